@@ -16,7 +16,7 @@ use super::members::GroupMembers;
 use super::principals::Principals;
 use super::quota::ServerQuota;
 use super::rights::{Rights, RightsCache};
-use definitions::{header_params, name_spans};
+use definitions::header_params;
 use index::Index;
 use model::name::SEPARATOR;
 use model::{
@@ -25,7 +25,7 @@ use model::{
 };
 use telemetry::{Metrics, ToolMeter};
 use upstream::{Journal, Profile, Upstream};
-use wire::{HeaderParam, Span, text};
+use wire::{HeaderParam, text, walk};
 
 pub use definitions::with_member;
 
@@ -282,9 +282,6 @@ pub struct Listed {
     header_params: HashMap<Box<str>, Vec<HeaderParam>>,
     /// By position of the tool.
     tool_uses: Box<[ToolUse]>,
-    /// Positions of the names in the definitions of tools and prompts; computed on first use.
-    tool_names: OnceLock<Vec<Option<Span>>>,
-    prompt_names: OnceLock<Vec<Option<Span>>>,
 }
 
 /// What calls of a tool need, made by the first of them.
@@ -491,36 +488,23 @@ impl Entry {
 
     /// Writes the definition of a tool under its full name; every other byte is as the server sent it.
     pub fn write_tool(&self, tool: &Tool, out: &mut Vec<u8>) {
-        let definitions = || self.everything().tools.iter().map(|tool| &*tool.definition);
-        let names = self.listed.tool_names.get_or_init(|| name_spans(definitions()));
-        let span =
-            self.listed.tools.position(&self.everything().tools, &tool.name).and_then(|at| names[at].clone());
-        self.write_named(&tool.definition, &tool.name, span, out);
+        self.write_named(&tool.definition, &tool.name, out);
     }
 
     /// Writes the definition of a prompt in the same way.
     pub fn write_prompt(&self, prompt: &Prompt, out: &mut Vec<u8>) {
-        let definitions = || self.everything().prompts.iter().map(|prompt| &*prompt.definition);
-        let names = self.listed.prompt_names.get_or_init(|| name_spans(definitions()));
-        let span = self
-            .listed
-            .prompts
-            .position(&self.everything().prompts, &prompt.name)
-            .and_then(|at| names[at].clone());
-        self.write_named(&prompt.definition, &prompt.name, span, out);
+        self.write_named(&prompt.definition, &prompt.name, out);
     }
 
-    fn write_named(&self, definition: &RawValue, name: &str, span: Option<Span>, out: &mut Vec<u8>) {
+    fn write_named(&self, definition: &RawValue, name: &str, out: &mut Vec<u8>) {
         let definition = definition.get().as_bytes();
-        let full_name = self.name().qualify(name);
-        match span {
-            Some(span) => {
-                out.extend_from_slice(&definition[..span.start]);
-                out.extend_from_slice(&text::quote(&full_name));
-                out.extend_from_slice(&definition[span.end..]);
-            }
-            None => out.extend_from_slice(&with_member(definition, "name", &full_name)),
-        }
+        // There is exactly one: other definitions are not taken in.
+        let Some(span) = walk::member(definition, &(0..definition.len()), "name") else {
+            return out.extend_from_slice(definition);
+        };
+        out.extend_from_slice(&definition[..span.start]);
+        out.extend_from_slice(&text::quote(&self.name().qualify(name)));
+        out.extend_from_slice(&definition[span.end..]);
     }
 
     /// All tools, sorted by name.
@@ -553,8 +537,6 @@ impl Listed {
             header_params: offering.tools.iter().filter_map(|tool| header_params(tool)).collect(),
             tool_uses: offering.tools.iter().map(|_| ToolUse::default()).collect(),
             offering,
-            tool_names: OnceLock::new(),
-            prompt_names: OnceLock::new(),
         }
     }
 

@@ -259,6 +259,8 @@ impl Gateway {
         let enabled = enabled
             .map(|server| (server.registration.config.name.clone(), Status::Connecting, String::new()));
         replicas.renew_leases(&store, enabled.collect::<Vec<_>>().into_iter()).await?;
+        let opaque_tokens = store.opaque_tokens().await?;
+        // From here on nothing is waited for, so that requests that came meanwhile are served before servers connect.
         let entries = stored.into_iter().map(|server| {
             let config = server.registration.config.clone();
             let grant =
@@ -281,7 +283,7 @@ impl Gateway {
             authorization_life: lives.authorization,
             retired_tokens,
             signed_in,
-            opaque_tokens: store.opaque_tokens().await?,
+            opaque_tokens,
             clock: lives.clock,
             turn: tokio::sync::Mutex::default(),
             progress: Progress::new(epoch, sharing.stale_rights),
@@ -406,17 +408,22 @@ impl Gateway {
             return;
         }
         let now = now_ms();
-        if let Err(error) = self.store.update_offering(name, &offering, now).await {
+        // After a restart, most servers offer what they offered before.
+        let is_same = entry.offering().same_as(&offering);
+        let stored = match is_same {
+            true => self.store.confirm_offering(name, &offering, now).await,
+            false => self.store.update_offering(name, &offering, now).await,
+        };
+        if let Err(error) = stored {
             // The lists in memory are right, and `reconcile` stores them as soon as that works.
             tracing::error!(server = %name, %error, "cannot store the lists of a server");
             self.late_offerings.lock().expect("no code panics while it holds the names").insert(name.clone());
         }
-        if !entry.offering().same_as(&offering) {
+        if !is_same {
             let by = By::system(name.as_str());
             self.sum_up(by, "server.change_lists", name.as_str(), AuditOutcome::Ok);
+            tracing::info!(server = %name, tools = offering.tools.len(), "the lists of a server changed");
         }
-        let tools = offering.tools.len();
-        tracing::info!(server = %name, tools, "the lists of a server changed");
         self.swap(catalog.with(entry.with_offering(offering, now)));
     }
 

@@ -10,6 +10,7 @@ pub mod client;
 pub mod deep_json;
 pub mod excerpt;
 pub mod fields;
+mod first_member;
 pub mod grant_id;
 pub mod group;
 pub mod histogram;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use super::OwnMeta;
+use super::{OwnMeta, first_member};
 
 /// Everything that a server offers.
 #[derive(Clone, Debug, Default)]
@@ -112,10 +112,22 @@ macro_rules! listed {
                     #[serde(rename = $wire_key)]
                     $key: String,
                 }
-                match serde_json::from_str::<Key>(definition.get()) {
-                    Ok(Key { $key }) => Ok(Self { $key, digest: digest(&definition), definition }),
+                match serde_json::from_str(definition.get()) {
+                    Ok(Key { $key }) => Ok(Self::new($key, definition)),
                     Err(error) => Err(format!("a definition without a usable \"{}\": {error}", $wire_key)),
                 }
+            }
+
+            /// Reads a definition that was parsed before, which is stored: only as far as its key.
+            pub fn read_stored(definition: Box<RawValue>) -> Result<Self, String> {
+                match first_member::read(&definition, $wire_key) {
+                    Some($key) => Ok(Self::new($key, definition)),
+                    None => Self::parse(definition),
+                }
+            }
+
+            fn new($key: String, definition: Box<RawValue>) -> Self {
+                Self { $key, digest: digest(&definition), definition }
             }
 
             pub fn key(&self) -> &str {

@@ -43,10 +43,10 @@ pub(super) async fn load(
 impl StoredLists {
     fn read(&mut self, kind: &str, items: &str) -> Result<(), String> {
         match kind {
-            "tool" => self.tools = split(items, Tool::parse)?,
-            "prompt" => self.prompts = split(items, Prompt::parse)?,
-            "resource" => self.resources = split(items, Resource::parse)?,
-            "template" => self.templates = split(items, Template::parse)?,
+            "tool" => self.tools = split(items, Tool::read_stored)?,
+            "prompt" => self.prompts = split(items, Prompt::read_stored)?,
+            "resource" => self.resources = split(items, Resource::read_stored)?,
+            "template" => self.templates = split(items, Template::read_stored)?,
             _ => return Err("the kind is unknown".into()),
         }
         Ok(())
@@ -92,7 +92,7 @@ fn join<'a>(definitions: impl Iterator<Item = &'a RawValue>) -> Option<String> {
     Some(items)
 }
 
-fn split<T>(items: &str, parse: impl Fn(Box<RawValue>) -> Result<T, String>) -> Result<Vec<Arc<T>>, String> {
+fn split<T>(items: &str, read: impl Fn(Box<RawValue>) -> Result<T, String>) -> Result<Vec<Arc<T>>, String> {
     let definitions: Vec<Box<RawValue>> = serde_json::from_str(items).map_err(|error| error.to_string())?;
-    definitions.into_iter().map(|definition| parse(definition).map(Arc::new)).collect()
+    definitions.into_iter().map(|definition| read(definition).map(Arc::new)).collect()
 }

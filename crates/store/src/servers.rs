@@ -104,6 +104,19 @@ impl Store {
         tx.commit().await
     }
 
+    /// Notes that a server still offers what is stored, lists included.
+    pub async fn confirm_offering(
+        &self,
+        name: &ServerName,
+        offering: &Offering,
+        now_ms: i64,
+    ) -> Result<(), StoreError> {
+        let mut tx = self.own_change().await?;
+        describe(&mut tx, name, offering, now_ms).await?;
+        tx.note(ChangedKind::Server, name.as_str()).await?;
+        tx.commit().await
+    }
+
     pub async fn set_enabled(
         &self,
         name: &ServerName,

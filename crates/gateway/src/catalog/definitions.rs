@@ -1,22 +1,9 @@
 //! Reads and changes the definitions of tools and prompts as text.
 
 use memchr::memmem;
-use serde_json::value::RawValue;
 
 use model::Tool;
-use wire::{HeaderParam, Patch, Span, text, walk};
-
-/// The position of the value of `name` in each definition; `None` unless there is exactly one.
-pub(super) fn name_spans<'a>(definitions: impl Iterator<Item = &'a RawValue>) -> Vec<Option<Span>> {
-    let name_in = |definition: &RawValue| {
-        let body = definition.get().as_bytes();
-        let object = walk::whole(body).ok()?;
-        let mut names = walk::members(body, &object).filter(|(key, ..)| key == "name");
-        let (_, _, value) = names.next()?;
-        names.next().is_none().then_some(value)
-    };
-    definitions.map(name_in).collect()
-}
+use wire::{HeaderParam, Patch, text, walk};
 
 /// Replaces one member of a definition; every other byte stays as it was.
 pub fn with_member(definition: &[u8], key: &str, value: &str) -> Vec<u8> {

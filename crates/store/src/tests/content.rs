@@ -107,6 +107,20 @@ async fn flags_change_alone_and_outlive_new_lists() {
 }
 
 #[tokio::test]
+async fn a_server_that_offers_the_same_again_keeps_its_stored_lists() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path().join("toolgate.db")).await.unwrap();
+    store.replace_server(&http("a"), &odd_offering(), GrantChange::Keep, 1, &noted()).await.unwrap();
+    let before = epoch(&store).await;
+    store.confirm_offering(&name("a"), &odd_offering(), 7).await.unwrap();
+
+    let server = only_server(&store).await;
+    assert!(server.offering.same_as(&odd_offering()));
+    assert_eq!((server.discovered_at_ms, server.updated_at_ms), (Some(7), 1));
+    assert!(epoch(&store).await > before);
+}
+
+#[tokio::test]
 async fn a_deleted_server_leaves_nothing_for_the_next_of_its_name() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(directory.path().join("toolgate.db")).await.unwrap();
@@ -129,6 +143,7 @@ async fn a_change_to_an_unknown_server_is_refused_and_changes_nothing() {
         store.set_enabled(&unknown, true, 1, &noted()).await,
         store.set_disabled(&unknown, DisabledKind::Tool, &["x".into()], true, 1, &noted()).await,
         store.update_offering(&unknown, &odd_offering(), 1).await,
+        store.confirm_offering(&unknown, &odd_offering(), 1).await,
     ];
     for answer in answers {
         assert!(matches!(answer, Err(StoreError::NotFound(_))), "{answer:?}");
