@@ -17,9 +17,8 @@ const MORE: i32 = 0;
 /// Sends a head and the body up to the end of the first text in pages, and takes what is sent from both. Without such a text
 /// nothing is sent.
 pub async fn send_pages(socket: &TcpStream, head: &mut Vec<u8>, body: &mut Pieces) -> io::Result<()> {
-    let texts = body.0.iter().enumerate();
-    let Some((index, mut pages)) =
-        texts.filter_map(|(index, piece)| Some((index, pages::behind(piece)?))).next()
+    let mut texts = body.0.iter().enumerate();
+    let Some((index, mut pages)) = texts.find_map(|(index, piece)| Some((index, pages::behind(piece)?)))
     else {
         return Ok(());
     };
