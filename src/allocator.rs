@@ -1,9 +1,14 @@
-//! The allocator of the program. With glibc it is that of the system: it can return the free memory of all threads, also of
-//! those that are idle, and uses little at rest. Elsewhere it is mimalloc, which returns that of the calling thread only.
+//! The allocator of the program. With glibc it is that of the system, with a larger cache for each thread
+//! (`thread_cache`): it can return the free memory of all threads, also of those that are idle, and uses little at rest.
+//! Elsewhere it is mimalloc, which returns that of the calling thread only.
+
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+mod thread_cache;
 
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+pub use mimalloc::MiMalloc as Allocator;
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+pub use thread_cache::Allocator;
 
 /// The most heaps; threads share them.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
@@ -21,6 +26,7 @@ pub fn set_up() {
         libc::mallopt(libc::M_ARENA_MAX, HEAPS);
         libc::mallopt(libc::M_MMAP_THRESHOLD, LARGE_BLOCK);
     }
+    thread_cache::set_up();
 }
 
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
@@ -30,6 +36,7 @@ pub fn set_up() {}
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 #[allow(unsafe_code)] // The function has no safe interface.
 pub fn give_back() {
+    thread_cache::give_back();
     // SAFETY: it may be called at any time by any thread.
     unsafe { libc::malloc_trim(0) };
 }

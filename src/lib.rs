@@ -5,6 +5,7 @@ pub mod http;
 pub mod oauth;
 pub mod routes;
 
+pub mod allocator;
 pub mod app;
 pub mod cli;
 pub mod config;

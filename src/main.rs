@@ -1,11 +1,13 @@
 //! The program: runs the command line, or the guard of a child process.
 
-mod allocator;
-
 use std::process::ExitCode;
 
+use toolgate::allocator::{self, Allocator};
 use toolgate::cli;
 use upstream::stdio::guard;
+
+#[global_allocator]
+static ALLOCATOR: Allocator = Allocator;
 
 fn main() -> ExitCode {
     // Before anything else is set up: there is a guard for each child process, so guards must use little memory.

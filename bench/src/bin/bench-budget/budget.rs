@@ -22,7 +22,7 @@ const SYSTEM_CALL_SLACK: f64 = 0.9;
 
 const INTRODUCTION: &str = "\
 # What an operation may cost the gateway; `cargo xtask budget` compares, `cargo xtask budget --write` writes this file.
-# Counted are the instructions (valgrind's callgrind) and the calls of libc's allocator of the release build, and its
+# Counted are the instructions (valgrind's callgrind) and the allocations of the release build, and its
 # system calls (strace), with one client on one connection and everything on one processor: the difference of two runs,
 # of which one does 200 to 2,000 operations more, divided by their number. Rows that begin with `part_` are single
 # functions of crates/wire. The rows are a table in bench/src/bin/bench-budget/rows.rs.

@@ -8,8 +8,16 @@ use anyhow::{Context, Result};
 
 use super::counts::Counts;
 
-/// The functions of libc that allocate.
-const ALLOCATORS: &[&str] = &["malloc", "calloc", "realloc", "posix_memalign", "aligned_alloc", "memalign"];
+/// The functions that allocate: those of libc, and of the cache in front of it (`src/allocator/thread_cache.rs`).
+const ALLOCATORS: &[&str] = &[
+    "malloc",
+    "calloc",
+    "realloc",
+    "posix_memalign",
+    "aligned_alloc",
+    "memalign",
+    "toolgate::allocator::thread_cache::Cache::take",
+];
 
 /// The command line in front of a program. The output is written when the program ends.
 pub fn wrapper(output: &Path) -> Vec<String> {
