@@ -59,7 +59,9 @@ impl Class {
 
 // SAFETY: every block comes from the system's allocator with at least the size that was asked for: that of its class, if
 // it has one. A block is kept only after its owner returned it, and leaves the cache before it is given out.
+// The functions are called from everywhere, so they are in the program once.
 unsafe impl GlobalAlloc for Allocator {
+    #[inline(never)]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let Some(class) = Class::of(layout.size(), layout.align()) else {
             return unsafe { System.alloc(layout) };
@@ -70,6 +72,7 @@ unsafe impl GlobalAlloc for Allocator {
         }
     }
 
+    #[inline(never)]
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         let Some(class) = Class::of(layout.size(), layout.align()) else {
             return unsafe { System.dealloc(block, layout) };
@@ -80,11 +83,13 @@ unsafe impl GlobalAlloc for Allocator {
         }
     }
 
+    #[inline(never)]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         let class = Class::of(layout.size(), layout.align());
         unsafe { System.alloc_zeroed(class.map_or(layout, Class::layout)) }
     }
 
+    #[inline(never)]
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         let (old, new) = (Class::of(layout.size(), layout.align()), Class::of(size, layout.align()));
         match (old, new) {
@@ -132,7 +137,6 @@ impl Cache {
     }
 
     /// A block of the class; null if there is none.
-    #[inline(never)] // It is called from everywhere.
     fn take(&self, class: Class) -> *mut u8 {
         let first = self.blocks[class.0].get();
         if !first.is_null() {
@@ -148,7 +152,6 @@ impl Cache {
     /// # Safety
     ///
     /// The block must be free, and have the size of the class.
-    #[inline(never)]
     unsafe fn put(&self, block: *mut u8, class: Class) -> bool {
         match self.state.get() == State::Open && self.generation.get() == GENERATION.load(Ordering::Relaxed) {
             // SAFETY: as for this function.
@@ -160,7 +163,6 @@ impl Cache {
     /// # Safety
     ///
     /// As for [`Cache::put`].
-    #[inline(always)]
     unsafe fn keep(&self, block: *mut u8, class: Class) -> bool {
         let kept = self.kept.get() + class.size();
         if kept > MOST_KEPT {

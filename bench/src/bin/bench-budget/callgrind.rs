@@ -16,7 +16,7 @@ const ALLOCATORS: &[&str] = &[
     "posix_memalign",
     "aligned_alloc",
     "memalign",
-    "toolgate::allocator::thread_cache::Cache::take",
+    "<toolgate::allocator::thread_cache::Allocator as core::alloc::global::GlobalAlloc>::alloc",
 ];
 
 /// The command line in front of a program. The output is written when the program ends.
