@@ -1,5 +1,6 @@
 //! The allocator of the program. With glibc it is that of the system, with a larger cache for each thread
-//! (`thread_cache`): it can return the free memory of all threads, also of those that are idle, and uses little at rest.
+//! (`thread_cache`): apart from that cache it can return the free memory of all threads, also of those that are idle, and
+//! uses little at rest.
 //! Elsewhere it is mimalloc, which returns that of the calling thread only.
 
 #[cfg(all(target_os = "linux", target_env = "gnu"))]

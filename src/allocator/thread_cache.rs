@@ -1,5 +1,5 @@
-//! Keeps free blocks for each thread, in front of the allocator of glibc. That has such a cache, too, but only for seven
-//! blocks of a size and for none of more than a kilobyte: calls that are in flight at the same time need more and larger
+//! Keeps free blocks for each thread, in front of the allocator of glibc. glibc has such a cache itself, but it holds only
+//! seven blocks of each size, none larger than a kilobyte: calls that are in flight at the same time need more and larger
 //! ones. All blocks are blocks of glibc, whichever thread they come from, so every one can be given back to it.
 
 #![allow(unsafe_code)] // An allocator has no safe interface.
@@ -11,14 +11,15 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Larger blocks are not kept.
 const LARGEST: usize = 8 * 1024;
-/// The most bytes that a thread keeps.
+/// The most bytes that a thread keeps, in all and in blocks of one size.
 const MOST_KEPT: usize = 512 * 1024;
+const MOST_OF_SIZE: usize = 64 * 1024;
 const ALIGNMENT: usize = 16;
 const CLASSES: usize = Class::of_size(LARGEST).0 + 1;
 
 /// Incremented to make all threads return what they keep.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
-/// What runs when a thread ends: a key of the system's threads, with a destructor.
+/// The pthread key whose destructor runs when a thread ends.
 static AT_THREAD_END: AtomicU32 = AtomicU32::new(NO_KEY);
 /// Before [`set_up`].
 const NO_KEY: u32 = u32::MAX;
@@ -31,7 +32,7 @@ thread_local! {
 /// The allocator of the program.
 pub struct Allocator;
 
-/// Blocks of the same size, which is one that glibc has: a multiple of 16, and 8 bytes.
+/// Blocks of one size that glibc does not round up: a multiple of 16, plus 8.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Class(usize);
 
@@ -59,7 +60,7 @@ impl Class {
 
 // SAFETY: every block comes from the system's allocator with at least the size that was asked for: that of its class, if
 // it has one. A block is kept only after its owner returned it, and leaves the cache before it is given out.
-// The functions are called from everywhere, so they are in the program once.
+// Its functions are called from everywhere, so they are not inlined: the program has each of them once.
 unsafe impl GlobalAlloc for Allocator {
     #[inline(never)]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
@@ -85,8 +86,15 @@ unsafe impl GlobalAlloc for Allocator {
 
     #[inline(never)]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        let class = Class::of(layout.size(), layout.align());
-        unsafe { System.alloc_zeroed(class.map_or(layout, Class::layout)) }
+        if Class::of(layout.size(), layout.align()).is_none() {
+            return unsafe { System.alloc_zeroed(layout) };
+        }
+        let block = unsafe { self.alloc(layout) };
+        if !block.is_null() {
+            // SAFETY: it has the size of the layout.
+            unsafe { block.write_bytes(0, layout.size()) };
+        }
+        block
     }
 
     #[inline(never)]
@@ -94,6 +102,19 @@ unsafe impl GlobalAlloc for Allocator {
         let (old, new) = (Class::of(layout.size(), layout.align()), Class::of(size, layout.align()));
         match (old, new) {
             (Some(old), Some(new)) if old == new => block,
+            // Both from the cache and to it, so that no size fills it.
+            (Some(_), Some(_)) => {
+                // SAFETY: the alignment is that of a layout, and the size is far from the limit.
+                let moved = unsafe { self.alloc(Layout::from_size_align_unchecked(size, layout.align())) };
+                if !moved.is_null() {
+                    // SAFETY: both blocks have at least this size, and the caller does not use the old one any more.
+                    unsafe {
+                        ptr::copy_nonoverlapping(block, moved, layout.size().min(size));
+                        self.dealloc(block, layout);
+                    }
+                }
+                moved
+            }
             (old, new) => {
                 let old = old.map_or(layout, Class::layout);
                 unsafe { System.realloc(block, old, new.map_or(size, Class::size)) }
@@ -122,8 +143,17 @@ struct Cache {
     generation: Cell<u32>,
     /// The bytes of all blocks in it.
     kept: Cell<usize>,
-    /// The first block of each class.
-    blocks: [Cell<*mut FreeBlock>; CLASSES],
+    blocks: [Blocks; CLASSES],
+}
+
+/// The blocks of one class.
+struct Blocks {
+    first: Cell<*mut FreeBlock>,
+    count: Cell<usize>,
+}
+
+impl Blocks {
+    const NONE: Self = Self { first: Cell::new(ptr::null_mut()), count: Cell::new(0) };
 }
 
 impl Cache {
@@ -132,16 +162,18 @@ impl Cache {
             state: Cell::new(State::New),
             generation: Cell::new(0),
             kept: Cell::new(0),
-            blocks: [const { Cell::new(ptr::null_mut()) }; CLASSES],
+            blocks: [const { Blocks::NONE }; CLASSES],
         }
     }
 
     /// A block of the class; null if there is none.
     fn take(&self, class: Class) -> *mut u8 {
-        let first = self.blocks[class.0].get();
+        let blocks = &self.blocks[class.0];
+        let first = blocks.first.get();
         if !first.is_null() {
             // SAFETY: a block in the cache is free, and begins with the address of the next one.
-            self.blocks[class.0].set(unsafe { (*first).next });
+            blocks.first.set(unsafe { (*first).next });
+            blocks.count.set(blocks.count.get() - 1);
             self.kept.set(self.kept.get() - class.size());
         }
         first.cast()
@@ -164,13 +196,15 @@ impl Cache {
     ///
     /// As for [`Cache::put`].
     unsafe fn keep(&self, block: *mut u8, class: Class) -> bool {
-        let kept = self.kept.get() + class.size();
-        if kept > MOST_KEPT {
+        let blocks = &self.blocks[class.0];
+        let (kept, count) = (self.kept.get() + class.size(), blocks.count.get() + 1);
+        if kept > MOST_KEPT || count * class.size() > MOST_OF_SIZE {
             return false;
         }
         let block: *mut FreeBlock = block.cast();
         // SAFETY: blocks of all classes are large enough for an address, and aligned.
-        unsafe { (*block).next = self.blocks[class.0].replace(block) };
+        unsafe { (*block).next = blocks.first.replace(block) };
+        blocks.count.set(count);
         self.kept.set(kept);
         true
     }
@@ -180,17 +214,20 @@ impl Cache {
     /// As for [`Cache::put`].
     #[cold]
     unsafe fn prepare_and_keep(&self, block: *mut u8, class: Class) -> bool {
+        let key = AT_THREAD_END.load(Ordering::Acquire);
+        if key == NO_KEY {
+            return false;
+        }
         self.generation.set(GENERATION.load(Ordering::Relaxed));
-        let key = AT_THREAD_END.load(Ordering::Relaxed);
         match self.state.get() {
-            State::New if key != NO_KEY => {
+            State::New => {
                 // The destructor runs only in threads that have a value.
                 // SAFETY: the key exists.
                 let set = unsafe { libc::pthread_setspecific(key, ptr::from_ref(self).cast()) };
                 self.state.set(if set == 0 { State::Open } else { State::Closed });
             }
             State::Open => self.empty(),
-            State::New | State::Closed => {}
+            State::Closed => {}
         }
         // SAFETY: as for this function.
         self.state.get() == State::Open && unsafe { self.keep(block, class) }
@@ -199,8 +236,9 @@ impl Cache {
     /// Returns all blocks.
     fn empty(&self) {
         self.kept.set(0);
-        for (class, first) in self.blocks.iter().enumerate() {
-            let mut block = first.replace(ptr::null_mut());
+        for (class, blocks) in self.blocks.iter().enumerate() {
+            blocks.count.set(0);
+            let mut block = blocks.first.replace(ptr::null_mut());
             while !block.is_null() {
                 // SAFETY: a block in the cache is free, and begins with the address of the next one.
                 let next = unsafe { (*block).next };
@@ -219,11 +257,13 @@ pub fn set_up() {
             cache.state.set(State::Closed);
             cache.empty();
         });
+        #[cfg(test)]
+        tests::CLOSED.fetch_add(1, Ordering::SeqCst);
     }
     let mut key = NO_KEY;
     // SAFETY: the destructor uses only what lives as long as its thread. Without a key, nothing is kept.
     unsafe { libc::pthread_key_create(&mut key, Some(close)) };
-    AT_THREAD_END.store(key, Ordering::Relaxed);
+    AT_THREAD_END.store(key, Ordering::Release);
 }
 
 /// Returns the blocks that this thread keeps, and those of other threads when they free something the next time.
@@ -234,7 +274,14 @@ pub fn give_back() {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+
     use super::*;
+
+    /// How many threads have ended that kept something.
+    pub static CLOSED: AtomicU32 = AtomicU32::new(0);
+    /// One test at a time: `give_back` is for all threads.
+    static ALONE: Mutex<()> = Mutex::new(());
 
     fn layout(size: usize, alignment: usize) -> Layout {
         Layout::from_size_align(size, alignment).unwrap()
@@ -244,7 +291,7 @@ mod tests {
         CACHE.with(|cache| cache.kept.get())
     }
 
-    /// Fills a block, and checks that it has this pattern.
+    /// Fills a block with a pattern.
     fn fill(block: *mut u8, size: usize, with: u8) {
         unsafe { block.write_bytes(with, size) };
     }
@@ -263,7 +310,8 @@ mod tests {
     }
 
     #[test]
-    fn blocks_keep_what_is_written_and_are_used_again() {
+    fn blocks_keep_what_is_written() {
+        let _alone = ALONE.lock().unwrap();
         set_up();
         let sizes = [1, 8, 24, 25, 300, 1_032, 5_840, LARGEST, LARGEST + 1, 100_000];
         for round in 0..3u8 {
@@ -291,34 +339,38 @@ mod tests {
         }
         give_back();
         assert_eq!(kept(), 0);
+    }
+
+    #[test]
+    fn blocks_are_used_again_up_to_a_limit() {
+        let _alone = ALONE.lock().unwrap();
+        set_up();
         let first = unsafe { Allocator.alloc(layout(700, 8)) };
         unsafe { Allocator.dealloc(first, layout(700, 8)) };
-        assert_eq!(unsafe { Allocator.alloc(layout(690, 16)) }, first);
-        unsafe { Allocator.dealloc(first, layout(690, 16)) };
+        assert_eq!(unsafe { Allocator.alloc(layout(710, 16)) }, first);
+        unsafe { Allocator.dealloc(first, layout(710, 16)) };
+        give_back();
+        let many: Vec<_> = (0..20).map(|_| unsafe { Allocator.alloc(layout(LARGEST, 8)) }).collect();
+        many.into_iter().for_each(|block| unsafe { Allocator.dealloc(block, layout(LARGEST, 8)) });
+        assert!((MOST_OF_SIZE / 2..=MOST_OF_SIZE).contains(&kept()));
         give_back();
     }
 
     #[test]
     fn blocks_may_be_freed_by_another_thread_and_a_thread_that_ends_keeps_none() {
+        let _alone = ALONE.lock().unwrap();
         set_up();
         let blocks: Vec<usize> =
             (0..50).map(|_| unsafe { Allocator.alloc(layout(600, 8)) }.expose_provenance()).collect();
-        let (before, after) = std::thread::spawn(move || {
+        let closed = CLOSED.load(Ordering::SeqCst);
+        let kept = std::thread::spawn(move || {
             for block in blocks {
-                unsafe { Allocator.dealloc(std::ptr::with_exposed_provenance_mut(block), layout(600, 8)) };
+                unsafe { Allocator.dealloc(ptr::with_exposed_provenance_mut(block), layout(600, 8)) };
             }
-            let before = kept();
-            CACHE.with(|cache| {
-                cache.state.set(State::Closed);
-                cache.empty();
-            });
-            let last = unsafe { Allocator.alloc(layout(600, 8)) };
-            unsafe { Allocator.dealloc(last, layout(600, 8)) };
-            (before, kept())
-        })
-        .join()
-        .unwrap();
-        assert!(before >= 50 * 600);
-        assert_eq!(after, 0);
+            kept()
+        });
+        assert!(kept.join().unwrap() >= 50 * 600);
+        assert_eq!(CLOSED.load(Ordering::SeqCst), closed + 1);
+        give_back();
     }
 }

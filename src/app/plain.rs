@@ -221,11 +221,8 @@ impl PlainConnection {
         let admitted = shared.front.admit_plain(peer, head, &self.token).await;
         let end = head.length + head.body_length;
         if bytes.len() >= end {
-            // The beginning of a request that was sent before this one was answered. Without one, the buffer must stay as
-            // it is: its room would be lost with `unsplit`, too.
-            if bytes.len() > end {
-                self.buffer.unsplit(BytesMut::from(&bytes[end..]));
-            }
+            // Usually nothing: the beginning of a request that was sent before this one was answered.
+            self.buffer.extend_from_slice(&bytes[end..]);
             return (admitted.map(|caller| (caller, bytes.slice(head.length..end))), true);
         }
         let arrived = bytes.slice(head.length..);

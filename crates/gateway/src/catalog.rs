@@ -498,7 +498,7 @@ impl Entry {
 
     fn write_named(&self, definition: &RawValue, name: &str, out: &mut Vec<u8>) {
         let definition = definition.get().as_bytes();
-        // There is exactly one: other definitions are not taken in.
+        // There is exactly one name: other definitions are not taken in.
         let Some(span) = walk::member(definition, &(0..definition.len()), "name") else {
             return out.extend_from_slice(definition);
         };

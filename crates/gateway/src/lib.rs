@@ -260,7 +260,7 @@ impl Gateway {
             .map(|server| (server.registration.config.name.clone(), Status::Connecting, String::new()));
         replicas.renew_leases(&store, enabled.collect::<Vec<_>>().into_iter()).await?;
         let opaque_tokens = store.opaque_tokens().await?;
-        // From here on nothing is waited for, so that requests that came meanwhile are served before servers connect.
+        // From here on nothing is waited for, so that what servers answer is not read before the first requests.
         let entries = stored.into_iter().map(|server| {
             let config = server.registration.config.clone();
             let grant =
@@ -408,9 +408,9 @@ impl Gateway {
             return;
         }
         let now = now_ms();
-        // After a restart, most servers offer what they offered before.
         let is_same = entry.offering().same_as(&offering);
-        let stored = match is_same {
+        // After a restart, most servers offer what they offered before. A shared database may have other lists.
+        let stored = match is_same && !self.is_shared() {
             true => self.store.confirm_offering(name, &offering, now).await,
             false => self.store.update_offering(name, &offering, now).await,
         };

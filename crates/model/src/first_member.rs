@@ -1,4 +1,4 @@
-//! Reads one member of a JSON object without what comes after it.
+//! Reads one member of a JSON object, and nothing after it.
 
 use std::fmt;
 

@@ -112,13 +112,17 @@ macro_rules! listed {
                     #[serde(rename = $wire_key)]
                     $key: String,
                 }
+                // serde reads a struct from an array, too.
+                if !definition.get().trim_start().starts_with('{') {
+                    return Err("a definition that is not an object".to_owned());
+                }
                 match serde_json::from_str(definition.get()) {
                     Ok(Key { $key }) => Ok(Self::new($key, definition)),
                     Err(error) => Err(format!("a definition without a usable \"{}\": {error}", $wire_key)),
                 }
             }
 
-            /// Reads a definition that was parsed before, which is stored: only as far as its key.
+            /// Reads a stored definition, which was parsed when it was taken in: only as far as its key.
             pub fn read_stored(definition: Box<RawValue>) -> Result<Self, String> {
                 match first_member::read(&definition, $wire_key) {
                     Some($key) => Ok(Self::new($key, definition)),

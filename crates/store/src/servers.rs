@@ -21,7 +21,7 @@ pub struct StoredServer {
     pub created_at_ms: i64,
     /// When its configuration or flags last changed.
     pub updated_at_ms: i64,
-    /// When its lists were last stored; `None` if it never responded.
+    /// When its lists were last stored or confirmed; `None` if it never responded.
     pub discovered_at_ms: Option<i64>,
 }
 
