@@ -153,7 +153,9 @@ struct Blocks {
 }
 
 impl Blocks {
-    const NONE: Self = Self { first: Cell::new(ptr::null_mut()), count: Cell::new(0) };
+    const fn none() -> Self {
+        Self { first: Cell::new(ptr::null_mut()), count: Cell::new(0) }
+    }
 }
 
 impl Cache {
@@ -162,7 +164,7 @@ impl Cache {
             state: Cell::new(State::New),
             generation: Cell::new(0),
             kept: Cell::new(0),
-            blocks: [const { Blocks::NONE }; CLASSES],
+            blocks: [const { Blocks::none() }; CLASSES],
         }
     }
 
