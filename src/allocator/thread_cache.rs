@@ -260,7 +260,7 @@ pub fn set_up() {
             cache.empty();
         });
         #[cfg(test)]
-        tests::CLOSED.fetch_add(1, Ordering::SeqCst);
+        tests::note_end_of_thread();
     }
     let mut key = NO_KEY;
     // SAFETY: the destructor uses only what lives as long as its thread. Without a key, nothing is kept.
@@ -280,10 +280,19 @@ mod tests {
 
     use super::*;
 
-    /// How many threads have ended that kept something.
-    pub static CLOSED: AtomicU32 = AtomicU32::new(0);
+    /// The threads that kept something and have ended.
+    static ENDED: Mutex<Vec<libc::pid_t>> = Mutex::new(Vec::new());
     /// One test at a time: `give_back` is for all threads.
     static ALONE: Mutex<()> = Mutex::new(());
+
+    pub fn note_end_of_thread() {
+        ENDED.lock().unwrap().push(this_thread());
+    }
+
+    fn this_thread() -> libc::pid_t {
+        // SAFETY: it may be called at any time.
+        unsafe { libc::gettid() }
+    }
 
     fn layout(size: usize, alignment: usize) -> Layout {
         Layout::from_size_align(size, alignment).unwrap()
@@ -364,15 +373,15 @@ mod tests {
         set_up();
         let blocks: Vec<usize> =
             (0..50).map(|_| unsafe { Allocator.alloc(layout(600, 8)) }.expose_provenance()).collect();
-        let closed = CLOSED.load(Ordering::SeqCst);
-        let kept = std::thread::spawn(move || {
+        let thread = std::thread::spawn(move || {
             for block in blocks {
                 unsafe { Allocator.dealloc(ptr::with_exposed_provenance_mut(block), layout(600, 8)) };
             }
-            kept()
+            (this_thread(), kept())
         });
-        assert!(kept.join().unwrap() >= 50 * 600);
-        assert_eq!(CLOSED.load(Ordering::SeqCst), closed + 1);
+        let (thread, kept) = thread.join().unwrap();
+        assert!(kept >= 50 * 600);
+        assert!(ENDED.lock().unwrap().contains(&thread));
         give_back();
     }
 }
