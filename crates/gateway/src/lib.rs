@@ -244,27 +244,23 @@ impl Gateway {
         let writes = metrics.clone();
         store.watch_writes(move |elapsed| writes.store_written(elapsed));
         let replicas = Replicas::join(&store, &sharing.internal_url).await?;
-        // Before anything is read: what changes meanwhile is read again.
-        let epoch = store.epoch().await?;
+        // What changes from here on is read again.
+        let mut loaded = store.load(now_ms()).await?;
         let keeper = Arc::new(Keeper(store.clone()));
-        let mut grants = store.load_grants().await?;
         let (events, received) = mpsc::unbounded_channel();
-        let (stored, groups) = (store.load_servers().await?, store.load_groups().await?);
-        let (users, clients) = (store.load_users().await?, store.load_clients().await?);
-        let retired_tokens = RetiredTokens::new(store.load_retired_tokens(now_ms()).await?);
-        let idp_groups = store.load_idp_groups().await?;
-        let principals = Principals::new(&store, is_initialized, users, clients, idp_groups);
-        let signed_in = SignedIn::new(store.load_held_grants().await?, store.load_browser_sessions().await?);
-        let enabled = stored.iter().filter(|server| server.registration.flags.enabled);
+        let principals =
+            Principals::new(&store, is_initialized, loaded.users, loaded.clients, loaded.idp_groups);
+        let signed_in = SignedIn::new(loaded.held_grants, loaded.browser_sessions, loaded.epoch);
+        let enabled = loaded.servers.iter().filter(|server| server.registration.flags.enabled);
         let enabled = enabled
             .map(|server| (server.registration.config.name.clone(), Status::Connecting, String::new()));
         replicas.renew_leases(&store, enabled.collect::<Vec<_>>().into_iter()).await?;
         let opaque_tokens = store.opaque_tokens().await?;
         // From here on nothing is waited for, so that what servers answer is not read before the first requests.
-        let entries = stored.into_iter().map(|server| {
+        let entries = loaded.servers.into_iter().map(|server| {
             let config = server.registration.config.clone();
-            let grant =
-                grants.remove(config.name.as_str()).and_then(|text| grants::read(&config.name, &text));
+            let grant = loaded.grants.remove(config.name.as_str());
+            let grant = grant.and_then(|text| grants::read(&config.name, &text));
             let credentials = Credentials::new(&config, &options, keeper.clone(), grant, true);
             let offering = Arc::new(server.offering);
             let journal = Journal::default();
@@ -276,17 +272,17 @@ impl Gateway {
             let discovered = server.discovered_at_ms;
             Entry::new(server.registration, offering, upstream, journal, server.updated_at_ms, discovered)
         });
-        let catalog = Catalog::new(entries, groups).with_principals(principals).following(0);
+        let catalog = Catalog::new(entries, loaded.groups).with_principals(principals).following(0);
         let gateway = Arc::new(Self {
             catalog: ArcSwap::from_pointee(catalog),
             keeper: keeper.clone(),
             authorization_life: lives.authorization,
-            retired_tokens,
+            retired_tokens: RetiredTokens::new(loaded.retired_tokens),
             signed_in,
             opaque_tokens,
             clock: lives.clock,
             turn: tokio::sync::Mutex::default(),
-            progress: Progress::new(epoch, sharing.stale_rights),
+            progress: Progress::new(loaded.epoch, sharing.stale_rights),
             replicas,
             late_offerings: Mutex::default(),
             unsettled: Mutex::default(),

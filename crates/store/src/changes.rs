@@ -131,14 +131,6 @@ impl Store {
         self.latest_epoch.load(Ordering::Acquire)
     }
 
-    /// The epoch of the database.
-    pub async fn epoch(&self) -> Result<i64, StoreError> {
-        let mut tx = self.read().await?;
-        let epoch = settings::epoch(&mut tx).await?;
-        tx.commit().await?;
-        Ok(epoch)
-    }
-
     /// Reads what changed after an epoch, all of it as it was at one moment.
     pub async fn changes_since(&self, epoch: i64) -> Result<Changes, StoreError> {
         const SQL: &str = "SELECT kind, name FROM changes WHERE epoch > $1 ORDER BY epoch, kind, name";

@@ -68,11 +68,7 @@ pub(super) async fn open_to_read(options: &OpenOptions) -> Result<Store, OpenSto
             (Store::to_read(Database::Postgres(postgres), &key), origin)
         }
     };
-    let opens = match store.learn_other_key().await {
-        Ok(()) => store.key_opens().await,
-        Err(error) => Err(error),
-    };
-    let error = match opens {
+    let error = match store.key_opens().await {
         Ok(Some(true)) => return Ok(store),
         Ok(Some(false) | None) => OpenStoreError::KeyMismatch { database, origin },
         Err(cause) => OpenStoreError::Content { database, cause },
@@ -149,11 +145,7 @@ async fn references(sqlite: &Sqlite) -> Finding {
 }
 
 async fn fit(store: &Store, origin: &KeyOrigin) -> Finding {
-    let opens = match store.learn_other_key().await {
-        Ok(_) => store.key_opens().await,
-        Err(error) => Err(error),
-    };
-    let problems = match opens {
+    let problems = match store.key_opens().await {
         Ok(Some(true)) => vec![],
         Ok(Some(false)) => vec![format!("the key in {origin} is not the one that encrypted this database")],
         Ok(None) => {

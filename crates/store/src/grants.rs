@@ -21,13 +21,7 @@ pub enum GrantChange<'a> {
 impl Store {
     /// Loads the grants by server. A grant that cannot be opened is omitted: its server must be authorized again.
     pub async fn load_grants(&self) -> Result<HashMap<String, Secret>, StoreError> {
-        let readable = |(server, grant): (String, Option<Secret>)| {
-            if grant.is_none() {
-                tracing::warn!(server, "the grant of a server cannot be opened");
-            }
-            Some((server, grant?))
-        };
-        Ok(self.read_grants().await?.into_iter().filter_map(readable).collect())
+        Ok(readable(self.read_grants().await?))
     }
 
     /// Reads the grant of each server that has one; `None` if it cannot be opened.
@@ -103,6 +97,17 @@ impl Store {
         tx.commit().await?;
         Ok(renewed > 0)
     }
+}
+
+/// The grants that could be opened, by server; the others are logged.
+pub(super) fn readable(grants: Vec<(String, Option<Secret>)>) -> HashMap<String, Secret> {
+    let readable = |(server, grant): (String, Option<Secret>)| {
+        if grant.is_none() {
+            tracing::warn!(server, "the grant of a server cannot be opened");
+        }
+        Some((server, grant?))
+    };
+    grants.into_iter().filter_map(readable).collect()
 }
 
 pub(super) async fn change(

@@ -26,6 +26,7 @@ mod idp_tokens;
 mod idp_users;
 mod key;
 mod leases;
+mod load;
 mod lock;
 mod migrate;
 mod oauth;
@@ -82,6 +83,7 @@ pub use health::Health;
 pub use homes::HomeGateway;
 pub use idp_tokens::IdpSignIn;
 pub use leases::{Lease, Taking};
+pub use load::Loaded;
 pub use oauth::{
     AccessContent, AtEpoch, BrowserSessionRow, Consent, ConsentOfGrant, CredentialUses, HeldCredentials,
     MadeGrant, MadeSession, NewCode, NewOpaque, NewUserGrant, OAuthClient, OpaqueDigest, OpaqueKind,

@@ -99,7 +99,6 @@ impl UnmigratedStore {
     async fn make_ready(&self) -> Result<(), OpenStoreError> {
         let Self { store, address, origin } = self;
         migrate::run(&store.database, address, &store.seal, origin).await?;
-        store.learn_other_key().await.map_err(|cause| self.unreadable(cause))?;
         match store.key_fits().await {
             Ok(true) => Ok(()),
             Ok(false) => {

@@ -1,7 +1,7 @@
 //! The table `retired_tokens`: hashes of tokens that were valid a short time ago.
 
 use super::db::{Tx, on};
-use super::{Store, StoreError, TokenHash};
+use super::{Store, TokenHash};
 use model::HolderName;
 
 /// How long the hash of a token is kept after its end.
@@ -14,20 +14,18 @@ pub(super) enum Retiring<'a> {
 }
 
 impl Store {
-    /// Loads the hashes that are still kept, each with the time when it was retired.
-    pub async fn load_retired_tokens(&self, now_ms: i64) -> Result<Vec<(TokenHash, i64)>, StoreError> {
-        const SQL: &str = "SELECT token_hash, retired_at FROM retired_tokens WHERE retired_at > $1";
-        let mut tx = self.read().await?;
-        let rows: Vec<(Vec<u8>, i64)> =
-            on!(&mut tx, |db| sqlx::query_as(SQL).bind(now_ms - KEPT_MS).fetch_all(db).await)?;
-        tx.commit().await?;
-        Ok(rows.into_iter().filter_map(|(hash, at)| Some((TokenHash::restore(&hash)?, at))).collect())
-    }
-
     /// Tells whether a token that was retired at this time is still remembered.
     pub fn is_remembered(retired_at_ms: i64, now_ms: i64) -> bool {
         retired_at_ms > now_ms - KEPT_MS
     }
+}
+
+/// Reads the hashes that are still kept, each with the time when it was retired.
+pub(super) async fn read(tx: &mut Tx, now_ms: i64) -> Result<Vec<(TokenHash, i64)>, sqlx::Error> {
+    const SQL: &str = "SELECT token_hash, retired_at FROM retired_tokens WHERE retired_at > $1";
+    let rows: Vec<(Vec<u8>, i64)> =
+        on!(tx, |db| sqlx::query_as(SQL).bind(now_ms - KEPT_MS).fetch_all(db).await)?;
+    Ok(rows.into_iter().filter_map(|(hash, at)| Some((TokenHash::restore(&hash)?, at))).collect())
 }
 
 /// Keeps the hash of a token that is about to be deleted or replaced, unless `next` is the hash of the same one; and

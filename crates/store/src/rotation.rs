@@ -78,13 +78,6 @@ pub enum RotationError {
 }
 
 impl Store {
-    /// Learns the other key, if the key is being replaced.
-    pub(super) async fn learn_other_key(&self) -> Result<(), StoreError> {
-        let mut tx = self.read().await?;
-        settings::learn_other_key(&mut tx, &self.seal).await?;
-        tx.commit().await
-    }
-
     /// Whether the key is being replaced, and the store was opened with the old one.
     pub async fn has_previous_key(&self) -> Result<bool, StoreError> {
         let mut tx = self.read().await?;

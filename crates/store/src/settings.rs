@@ -1,5 +1,7 @@
 //! The table `settings`: single values about the whole gateway, as text.
 
+use std::collections::HashMap;
+
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
@@ -45,9 +47,11 @@ impl Store {
         tx.commit().await
     }
 
-    /// Whether the key opens the check value of the database; `None` if there is no such value.
+    /// Whether the key opens the check value of the database; `None` if there is no such value. If the key is being replaced,
+    /// the other one is learned.
     pub(super) async fn key_opens(&self) -> Result<Option<bool>, StoreError> {
         let mut tx = self.read().await?;
+        learn_other_key(&mut tx, &self.seal).await?;
         let opens = key_opens(&mut tx, &self.seal).await?;
         tx.commit().await?;
         Ok(opens)
@@ -83,17 +87,21 @@ pub(super) struct KeyPair {
 
 /// Reads the two keys, if the key is being replaced and that of the seal is one of them.
 pub(super) async fn key_pair(tx: &mut Tx, seal: &Seal) -> Result<Option<KeyPair>, StoreError> {
-    let (next, previous) = (get(tx, NEXT_KEY).await?, get(tx, PREVIOUS_KEY).await?);
+    const SQL: &str = "SELECT key, value FROM settings WHERE key IN ($1, $2)";
+    let mut stored: HashMap<String, String> =
+        on!(tx, |db| sqlx::query_as(SQL).bind(NEXT_KEY).bind(PREVIOUS_KEY).fetch_all(db).await)?
+            .into_iter()
+            .collect();
     // Only the key of the seal itself counts here, not another one that it also opens.
     let (own, seal) = (seal.key().clone(), Seal::new(seal.key()));
-    let open = |purpose: &str, value: Option<String>| {
-        let opened = seal.open(purpose, &STANDARD.decode(value?).ok()?).ok()?;
+    let mut open = |name: &str| {
+        let opened = seal.open(name, &STANDARD.decode(stored.remove(name)?).ok()?).ok()?;
         SecretKey::from_hex(std::str::from_utf8(&opened).ok()?).ok()
     };
-    if let Some(next) = open(NEXT_KEY, next) {
+    if let Some(next) = open(NEXT_KEY) {
         return Ok(Some(KeyPair { previous: own, next }));
     }
-    Ok(open(PREVIOUS_KEY, previous).map(|previous| KeyPair { previous, next: own }))
+    Ok(open(PREVIOUS_KEY).map(|previous| KeyPair { previous, next: own }))
 }
 
 /// Stores two keys, each sealed under the other one: who has one of them learns the other.

@@ -17,9 +17,18 @@ impl Store {
     /// Reads each user, or what is wrong with it.
     pub(super) async fn read_users(&self) -> Result<Vec<Result<User, StoreError>>, StoreError> {
         let mut tx = self.read().await?;
-        let mut users = self.read_users_of(&mut tx, None).await?;
-        users.extend(idp_users::read_of(&mut tx, None).await?);
+        let users = self.read_all_users_of(&mut tx).await?;
         tx.commit().await?;
+        Ok(users)
+    }
+
+    /// The same within a transaction.
+    pub(super) async fn read_all_users_of(
+        &self,
+        tx: &mut Tx,
+    ) -> Result<Vec<Result<User, StoreError>>, StoreError> {
+        let mut users = self.read_users_of(tx, None).await?;
+        users.extend(idp_users::read_of(tx, None).await?);
         Ok(users)
     }
 

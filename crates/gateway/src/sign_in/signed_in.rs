@@ -95,16 +95,13 @@ impl OpenSession {
 
 impl SignedIn {
     /// Begins with what is stored.
-    pub fn new(
-        grants: store::AtEpoch<Vec<(GrantId, PrincipalId)>>,
-        sessions: store::AtEpoch<Vec<BrowserSessionRow>>,
-    ) -> Self {
+    pub fn new(grants: Vec<(GrantId, PrincipalId)>, sessions: Vec<BrowserSessionRow>, epoch: i64) -> Self {
         let signed_in = Self::default();
-        for (id, user) in grants.value {
-            signed_in.add_grant(id, user, grants.epoch);
+        for (id, user) in grants {
+            signed_in.add_grant(id, user, epoch);
         }
-        for session in sessions.value {
-            signed_in.add_session(session, sessions.epoch);
+        for session in sessions {
+            signed_in.add_session(session, epoch);
         }
         signed_in
     }

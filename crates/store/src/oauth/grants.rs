@@ -73,18 +73,6 @@ impl Store {
         Ok(Some(MadeGrant { epoch, ended }))
     }
 
-    /// All grants, each with its user, and the epoch at that moment.
-    pub async fn load_held_grants(&self) -> Result<AtEpoch<Vec<(GrantId, PrincipalId)>>, StoreError> {
-        const SQL: &str = "SELECT id, user_id FROM user_grants ORDER BY id";
-        let mut tx = self.read().await?;
-        let epoch = settings::epoch(&mut tx).await?;
-        let rows: Vec<(String, i64)> = on!(&mut tx, |db| sqlx::query_as(SQL).fetch_all(db).await)?;
-        tx.commit().await?;
-        let held = |(id, user): (String, i64)| Ok((read_id(&id)?, PrincipalId(user.cast_unsigned())));
-        let value = rows.into_iter().map(held).collect::<Result<_, StoreError>>()?;
-        Ok(AtEpoch { epoch, value })
-    }
-
     /// The user of a grant, if it exists.
     pub async fn held_grant(&self, id: GrantId) -> Result<AtEpoch<Option<PrincipalId>>, StoreError> {
         const SQL: &str = "SELECT user_id FROM user_grants WHERE id = $1";
@@ -182,6 +170,14 @@ impl Store {
         let plain = self.seal.open(&purpose(id), sealed).map_err(|_| unreadable())?;
         std::str::from_utf8(&plain).map(Secret::new).map_err(|_| unreadable())
     }
+}
+
+/// Reads all grants, each with its user.
+pub(in super::super) async fn read_held(tx: &mut Tx) -> Result<Vec<(GrantId, PrincipalId)>, StoreError> {
+    const SQL: &str = "SELECT id, user_id FROM user_grants ORDER BY id";
+    let rows: Vec<(String, i64)> = on!(tx, |db| sqlx::query_as(SQL).fetch_all(db).await)?;
+    let held = |(id, user): (String, i64)| Ok((read_id(&id)?, PrincipalId(user.cast_unsigned())));
+    rows.into_iter().map(held).collect()
 }
 
 /// What becomes of the consent that led to a grant, when the grant ends.

@@ -29,9 +29,10 @@ pub use upkeep::CredentialUses;
 
 pub(super) use clients::purpose as client_purpose;
 pub(super) use codes::purpose as code_purpose;
-pub(super) use grants::purpose as grant_purpose;
+pub(super) use grants::{purpose as grant_purpose, read_held as read_held_grants};
 pub(super) use opaque::purpose as key_purpose;
 pub(super) use refresh_tokens::purpose as successor_purpose;
+pub(super) use sessions::read_all as read_browser_sessions;
 
 /// The grants and browser sessions of a user, as far as gateways hold them in memory.
 #[derive(Debug, Default, PartialEq, Eq)]

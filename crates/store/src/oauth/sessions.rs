@@ -61,16 +61,6 @@ impl Store {
         Ok(MadeSession { epoch, ended })
     }
 
-    /// All sessions, and the epoch at that moment.
-    pub async fn load_browser_sessions(&self) -> Result<AtEpoch<Vec<BrowserSessionRow>>, StoreError> {
-        const SQL: &str = "SELECT digest, user_id, created_at, used_at FROM browser_sessions ORDER BY digest";
-        let mut tx = self.read().await?;
-        let epoch = settings::epoch(&mut tx).await?;
-        let rows: Vec<Row> = on!(&mut tx, |db| sqlx::query_as(SQL).fetch_all(db).await)?;
-        tx.commit().await?;
-        Ok(AtEpoch { epoch, value: rows.into_iter().map(read).collect() })
-    }
-
     pub async fn browser_session(
         &self,
         digest: &OpaqueDigest,
@@ -101,6 +91,13 @@ impl Store {
         tx.commit().await?;
         Ok(Some(epoch))
     }
+}
+
+/// Reads all sessions.
+pub(in super::super) async fn read_all(tx: &mut Tx) -> Result<Vec<BrowserSessionRow>, sqlx::Error> {
+    const SQL: &str = "SELECT digest, user_id, created_at, used_at FROM browser_sessions ORDER BY digest";
+    let rows: Vec<Row> = on!(tx, |db| sqlx::query_as(SQL).fetch_all(db).await)?;
+    Ok(rows.into_iter().map(read).collect())
 }
 
 /// Deletes a session. Returns whether it existed.

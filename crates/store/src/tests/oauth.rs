@@ -111,10 +111,10 @@ async fn a_user_has_a_limited_number_of_grants_codes_and_sessions() {
         let cookie = generate(&store, OpaqueKind::Session).await.digest;
         ended += store.insert_browser_session(&cookie, ANN, &noted_at(at)).await.unwrap().ended.len();
     }
-    assert_eq!((ended, store.load_browser_sessions().await.unwrap().value.len()), (10, 50));
+    assert_eq!((ended, store.load(0).await.unwrap().browser_sessions.len()), (10, 50));
     store.end_credentials(ANN, &noted()).await.unwrap();
     assert_eq!(store.held_credentials(ANN).await.unwrap().value, HeldCredentials::default());
-    assert_eq!(store.load_held_grants().await.unwrap().value, [(other.id, PrincipalId(8))]);
+    assert_eq!(store.load(0).await.unwrap().held_grants, [(other.id, PrincipalId(8))]);
 }
 
 #[tokio::test]

@@ -141,7 +141,7 @@ async fn the_hash_of_a_token_is_kept_for_a_day_after_its_end() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(directory.path().join("toolgate.db")).await.unwrap();
     let retired = async |now| {
-        let mut times: Vec<_> = store.load_retired_tokens(now).await.unwrap();
+        let mut times = store.load(now).await.unwrap().retired_tokens;
         times.sort_by_key(|(_, at)| *at);
         times
     };

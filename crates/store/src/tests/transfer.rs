@@ -148,7 +148,7 @@ async fn under_the_same_key_retired_tokens_move_too() {
     assert_eq!(counts(&moved)["retired_tokens"], 1);
     let store = open(&target).await.unwrap();
     assert_filled(&store).await;
-    let retired = store.load_retired_tokens(3).await.unwrap();
+    let retired = store.load(3).await.unwrap().retired_tokens;
     assert_eq!(retired, [(store.token_hash(b"ijklmnop"), 2)]);
 }
 

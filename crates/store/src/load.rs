@@ -1,0 +1,54 @@
+//! What a gateway keeps in memory, read when it starts: all of it as it was at one moment, and in one transaction, since each
+//! further one takes two more turns with the database.
+
+use std::collections::HashMap;
+
+use super::oauth::{self, BrowserSessionRow};
+use super::{Store, StoreError, StoredServer, TokenHash, grants, idp_groups, retired_tokens, settings};
+use model::{Client, GrantId, Group, IdpGroup, PrincipalId, Secret, User};
+
+pub struct Loaded {
+    /// The epoch of that moment.
+    pub epoch: i64,
+    pub servers: Vec<StoredServer>,
+    /// The grants by server, without those that cannot be opened: their servers must be authorized again.
+    pub grants: HashMap<String, Secret>,
+    pub groups: Vec<Group>,
+    pub users: Vec<User>,
+    pub idp_groups: Vec<IdpGroup>,
+    pub clients: Vec<Client>,
+    /// The hashes of tokens that ended a short time ago, each with the time of its end.
+    pub retired_tokens: Vec<(TokenHash, i64)>,
+    /// The grants of software that acts for users, each with its user.
+    pub held_grants: Vec<(GrantId, PrincipalId)>,
+    pub browser_sessions: Vec<BrowserSessionRow>,
+}
+
+impl Store {
+    pub async fn load(&self, now_ms: i64) -> Result<Loaded, StoreError> {
+        let mut tx = self.read().await?;
+        let epoch = settings::epoch(&mut tx).await?;
+        let grants = self.read_grants_of(&mut tx, None).await?;
+        let servers = self.read_servers_of(&mut tx, None).await?;
+        let groups = self.read_groups_of(&mut tx, None).await?;
+        let users = self.read_all_users_of(&mut tx).await?;
+        let clients = self.read_clients_of(&mut tx, None).await?;
+        let retired_tokens = retired_tokens::read(&mut tx, now_ms).await?;
+        let idp_groups = idp_groups::read_idp_groups_of(&mut tx, None).await?;
+        let held_grants = oauth::read_held_grants(&mut tx).await?;
+        let browser_sessions = oauth::read_browser_sessions(&mut tx).await?;
+        tx.commit().await?;
+        Ok(Loaded {
+            epoch,
+            servers: servers.into_iter().collect::<Result<_, _>>()?,
+            grants: grants::readable(grants),
+            groups: groups.into_iter().collect::<Result<_, _>>()?,
+            users: users.into_iter().collect::<Result<_, _>>()?,
+            idp_groups: idp_groups.into_iter().collect::<Result<_, _>>()?,
+            clients: clients.into_iter().collect::<Result<_, _>>()?,
+            retired_tokens,
+            held_grants,
+            browser_sessions,
+        })
+    }
+}
