@@ -19,7 +19,7 @@ mod unusual;
 
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::{Arc, LazyLock, Weak};
+use std::sync::{Arc, LazyLock, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail};
@@ -31,7 +31,7 @@ use url::Url;
 use crate::config::{Bind, Config};
 use crate::http::assets::Assets;
 use crate::http::source_limit::SourceLimit;
-use crate::http::{About, Face, WebSettings, client_metadata};
+use crate::http::{About, Face, FaceParts, WebSettings, client_metadata};
 use crate::oauth::external::ExternalTokens;
 use crate::oauth::{AuthorizationServer, Outside, ServerSettings};
 use crate::routes;
@@ -208,17 +208,17 @@ impl App {
         let (draining, closing) = (CancellationToken::new(), CancellationToken::new());
         let peers = Internal::new(gateway.clone(), internal_seals, tls_client);
         let others: Weak<Internal> = Arc::downgrade(&peers);
-        let face = Face {
+        let face = Face::new(FaceParts {
             gateway: gateway.clone(),
-            settings: Arc::new(settings),
-            guesses: Arc::new(SourceLimit::of_guesses()),
+            settings,
+            guesses: SourceLimit::of_guesses(),
             sign_in,
-            about: Arc::new(about),
+            about,
             others,
-            mcp: Arc::default(),
+            mcp: OnceLock::new(),
             draining: draining.clone(),
             closing: closing.clone(),
-        };
+        });
         if face.sign_in.is_some() {
             gateway.set_admin_groups(&config.sign_in.admin_groups).await;
         }

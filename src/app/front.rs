@@ -29,7 +29,7 @@ use crate::http::origin_check::LocalPages;
 use crate::http::reply::NoContent;
 use crate::http::revocable::until_revoked;
 use crate::http::trail::{ArrivedAt, arrival};
-use crate::http::{Face, body, origin_check, system};
+use crate::http::{Face, FaceParts, body, origin_check, system};
 use crate::oauth::metadata;
 use crate::routes;
 use gateway::identification::{Identity, TokenMemory};
@@ -90,7 +90,7 @@ impl Front {
 
     /// Refuses what a foreign web page may have sent. Returns the origin to name in CORS headers, if there is one.
     fn admit(&self, head: &Parts, is_mcp: bool) -> Result<Option<HeaderValue>, ErrorResponse> {
-        let Face { gateway, settings, .. } = &self.face;
+        let FaceParts { gateway, settings, .. } = &*self.face;
         origin_check::require_host(head)?;
         let needs_no_token = match gateway.mode {
             Mode::Development => true,

@@ -28,6 +28,7 @@ pub mod system;
 pub mod trail;
 pub mod ui;
 
+use std::ops::Deref;
 use std::sync::{Arc, LazyLock, OnceLock, Weak};
 use std::time::Instant;
 
@@ -44,18 +45,34 @@ use assets::Assets;
 use elsewhere::OtherGateways;
 use source_limit::SourceLimit;
 
-/// The state that every handler gets.
+/// The state that every handler gets. It is shared, since each route has its own.
 #[derive(Clone)]
-pub struct Face {
+pub struct Face(Arc<FaceParts>);
+
+impl Face {
+    pub fn new(parts: FaceParts) -> Self {
+        Self(Arc::new(parts))
+    }
+}
+
+impl Deref for Face {
+    type Target = FaceParts;
+
+    fn deref(&self) -> &FaceParts {
+        &self.0
+    }
+}
+
+pub struct FaceParts {
     pub gateway: Arc<Gateway>,
-    pub settings: Arc<WebSettings>,
-    pub guesses: Arc<SourceLimit>,
+    pub settings: WebSettings,
+    pub guesses: SourceLimit,
     /// The authorization server; `None` where nobody can sign in.
     pub sign_in: Option<Arc<AuthorizationServer>>,
-    pub about: Arc<About>,
+    pub about: About,
     pub others: Weak<dyn OtherGateways>,
     /// The face for agents, which knows their sessions; set once it is started.
-    pub mcp: Arc<OnceLock<Weak<Mcp>>>,
+    pub mcp: OnceLock<Weak<Mcp>>,
     /// Cancelled when the gateway is about to stop. It still serves requests for some time, but clients should go elsewhere.
     pub draining: CancellationToken,
     /// Cancelled when a shutdown begins, so that open streams end and do not delay it.
