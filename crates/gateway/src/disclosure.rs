@@ -18,8 +18,8 @@ pub enum Disclosure {
 impl Gateway {
     /// What a principal learns; `None` is everybody in development mode.
     pub fn disclosure(&self, principal: Option<PrincipalId>) -> Disclosure {
-        let catalog = self.catalog();
-        let is_admin = |id| catalog.principals().by_id(id).and_then(Principal::role) == Some(Role::Admin);
+        let is_admin =
+            |id| self.catalog.load().principals().by_id(id).and_then(Principal::role) == Some(Role::Admin);
         match self.mode {
             Mode::Development => Disclosure::Full,
             Mode::Enterprise if principal.is_some_and(is_admin) => Disclosure::Full,

@@ -145,8 +145,8 @@ impl Gateway {
         entry: &Entry,
         tool: Option<&str>,
     ) -> Result<(), Throttled> {
-        let catalog = self.catalog.load();
-        let principal = payer.principal().and_then(|id| catalog.principals().by_id(id));
+        let catalog = payer.principal().map(|id| (self.catalog.load(), id));
+        let principal = catalog.as_ref().and_then(|(catalog, id)| catalog.principals().by_id(*id));
         let of_tool = tool_limiter(entry, tool);
         let charges = Charges::new(principal, usage, entry, tool, of_tool.as_ref());
         for (count, charge) in charges.all().enumerate() {

@@ -3,9 +3,10 @@
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
-use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::Arc;
+use std::hash::BuildHasher;
+use std::sync::{Arc, LazyLock};
 
+use foldhash::quality::RandomState;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
@@ -147,10 +148,11 @@ macro_rules! listed {
     };
 }
 
+/// The same definition has the same digest only within one process: with a seed that servers do not know, none of them can
+/// make two definitions with one digest.
 fn digest(definition: &RawValue) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    definition.get().hash(&mut hasher);
-    hasher.finish()
+    static SEED: LazyLock<RandomState> = LazyLock::new(RandomState::default);
+    SEED.hash_one(definition.get())
 }
 
 listed!(Tool, name, "name");

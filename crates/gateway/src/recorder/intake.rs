@@ -5,6 +5,8 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::time::Instant;
 
+use foldhash::fast::RandomState;
+
 use super::QUEUE;
 use super::sum::Sum;
 use crate::catalog::{Entry, ToolPosition};
@@ -14,7 +16,7 @@ use store::CountedKind;
 
 /// What has ended since the task that writes last looked.
 pub struct Intake {
-    pub counts: HashMap<CountKey, Group>,
+    pub counts: HashMap<CountKey, Group, RandomState>,
     pub queue: Vec<EndedCall>,
     /// How many calls per second get a record, and how many may get one now.
     rate: f64,
@@ -52,7 +54,7 @@ impl Intake {
     pub fn new(rate: u32) -> Self {
         let rate = f64::from(rate);
         let filled = Instant::now();
-        Self { counts: HashMap::new(), queue: Vec::new(), rate, allowance: rate, filled }
+        Self { counts: HashMap::default(), queue: Vec::new(), rate, allowance: rate, filled }
     }
 
     /// Counts a call, and keeps it for the task that writes if there is room; returns whether it was kept.
