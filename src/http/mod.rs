@@ -45,7 +45,7 @@ use assets::Assets;
 use elsewhere::OtherGateways;
 use source_limit::SourceLimit;
 
-/// The state that every handler gets. It is shared, since each route has its own.
+/// The state that every handler gets. Each route has a clone of it, so that cloning must be cheap.
 #[derive(Clone)]
 pub struct Face(Arc<FaceParts>);
 
@@ -63,6 +63,7 @@ impl Deref for Face {
     }
 }
 
+/// What a [`Face`] consists of.
 pub struct FaceParts {
     pub gateway: Arc<Gateway>,
     pub settings: WebSettings,

@@ -1,5 +1,5 @@
-//! What a gateway keeps in memory, read when it starts: all of it as it was at one moment, and in one transaction, since each
-//! further one takes two more turns with the database.
+//! What a gateway takes into memory when it starts: the catalog, people and clients, and who is signed in. All of that is read
+//! in one transaction, so it is of one moment, and costs fewer round trips.
 
 use std::collections::HashMap;
 
