@@ -276,6 +276,34 @@ test('a server is disabled, enabled and removed, and the confirmation names what
   assertClean(visit)
 })
 
+test('a click on a switch counts while the click before is carried out', async (t) => {
+  const gateway = await startGateway(t)
+  await gateway.register(stdio('s'))
+  const visit = await open(t, gateway, { hash: '#/servers/s' })
+  const { page } = visit
+  const changes = []
+  let release
+  const held = new Promise((resolve) => (release = resolve))
+  await page.route('**/servers/s/enabled', async (route) => {
+    changes.push(route.request().postDataJSON().enabled)
+    if (changes.length === 1) await held
+    await route.continue()
+  })
+  const details = page.getByRole('region', { name: 'Details' })
+  const toggle = (checked) => details.getByRole('switch', { name: 's enabled', checked })
+  await toggle(true).click()
+  await toggle(false).click()
+  await toggle(true).waitFor()
+  const enabled = page.waitForResponse(
+    (answer) => answer.url().endsWith('/s/enabled') && answer.request().postDataJSON().enabled,
+  )
+  release()
+  assert.equal((await enabled).status(), 200)
+  assert.deepEqual(changes, [false, true])
+  assert.equal((await gateway.ask('GET', '/api/v0/servers/s')).enabled, true)
+  assertClean(visit)
+})
+
 test('a server is edited: everything is filled in, and secrets stay unless others are entered', async (t) => {
   const gateway = await startGateway(t)
   const { command, args } = fakeCommandWith(['--api-key', 'hunter22'], { instructions: 'Ask before you delete.' })
