@@ -14,7 +14,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use super::support::database::{self, Database};
 use super::support::process::{Unready, command, run, send_signal};
-use super::support::{Process, client, eventually};
+use super::support::{Process, bearer, client, eventually};
 
 /// A new database and its key, as variables of a gateway.
 pub struct Place {
@@ -103,6 +103,31 @@ async fn a_gateway_that_waits_to_be_initialized_decides_the_mode_too() {
     stop(first).await;
     // It was not initialized, so the mode is free again.
     stop(place.start().await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gateway_that_starts_while_another_is_initialized_is_initialized_too() {
+    const WAITING: &str = "SELECT query FROM pg_stat_activity JOIN pg_locks USING (pid)
+        WHERE NOT granted AND relation = 'replicas'::regclass";
+    let place = Place::new().await;
+    let enterprise = [("SERVER_MODE", "enterprise")];
+    let first = place.start_with(&enterprise).await;
+    let mut connection = place.connect().await;
+    // Keeps gateways from joining, after they have read which mode the database has.
+    let mut held = connection.begin().await.unwrap();
+    sqlx::query("LOCK TABLE replicas IN ROW SHARE MODE").execute(&mut *held).await.unwrap();
+    let initialize = async {
+        eventually("the second one waits", || async { !place.strings(WAITING).await.is_empty() }).await;
+        let made = first.post("/init", &json!({})).await.expect(200).json();
+        held.rollback().await.unwrap();
+        bearer(made["admin_access_token"].as_str().unwrap())
+    };
+    let (second, admin) = tokio::join!(place.start_with(&enterprise), initialize);
+    second.post("/init", &json!({})).await.expect(400);
+    for gateway in [first, second] {
+        gateway.request("GET", "/api/v0/users", &[("authorization", &admin)]).await.expect(200);
+        stop(gateway).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

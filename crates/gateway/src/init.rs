@@ -40,14 +40,19 @@ impl Gateway {
         self.to_the_end(async move |gateway: Arc<Self>| {
             let _turn = gateway.turn().await?;
             let catalog = gateway.catalog();
-            if catalog.principals().is_initialized {
-                return Err(Error::invalid(
+            let is_late = || {
+                Error::invalid(
                     "this server is already initialized; `toolgate reset-admin` creates a new token for the admin",
-                ));
+                )
+            };
+            if catalog.principals().is_initialized {
+                return Err(is_late());
             }
             let (admin, token) = first_admin(token, &[])?;
             let note = AuditNote { target: String::new(), ..user_note(&by, "gateway.initialize", None, Some(&admin)) };
-            gateway.store.initialize(gateway.mode, &admin, now_ms(), &note).await?;
+            if !gateway.store.initialize(gateway.mode, &admin, now_ms(), &note).await? {
+                return Err(is_late());
+            }
             let mut principals = catalog.principals().with_user(&gateway.store, None, admin.clone());
             principals.is_initialized = true;
             gateway.swap_principals(&catalog, principals);

@@ -227,10 +227,7 @@ impl Gateway {
         recording: Recording,
         telemetry: Telemetry,
     ) -> Result<Arc<Self>, Error> {
-        let is_initialized = admission::claim_mode(&store, mode).await?;
-        if !is_initialized {
-            tracing::info!("not initialized yet; the response to POST /init contains the token of the admin");
-        }
+        admission::claim_mode(&store, mode).await?;
         // The gateway starts even if the disk is full: it serves what it has, and writes later.
         let swept = match store.is_shared() {
             // Another gateway may be completing them.
@@ -246,6 +243,10 @@ impl Gateway {
         let replicas = Replicas::join(&store, &sharing.internal_url).await?;
         // What changes from here on is read again.
         let mut loaded = store.load(now_ms()).await?;
+        let is_initialized = admission::is_initialized(loaded.mode.as_deref(), mode)?;
+        if !is_initialized {
+            tracing::info!("not initialized yet; the response to POST /init contains the token of the admin");
+        }
         let keeper = Arc::new(Keeper(store.clone()));
         let (events, received) = mpsc::unbounded_channel();
         let principals =

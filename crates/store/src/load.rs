@@ -10,6 +10,8 @@ use model::{Client, GrantId, Group, IdpGroup, PrincipalId, Secret, User};
 pub struct Loaded {
     /// The epoch of that moment.
     pub epoch: i64,
+    /// The mode that the database was initialized in, if it was.
+    pub mode: Option<String>,
     pub servers: Vec<StoredServer>,
     /// The grants by server, without those that cannot be opened: their servers must be authorized again.
     pub grants: HashMap<String, Secret>,
@@ -28,6 +30,7 @@ impl Store {
     pub async fn load(&self, now_ms: i64) -> Result<Loaded, StoreError> {
         let mut tx = self.read().await?;
         let epoch = settings::epoch(&mut tx).await?;
+        let mode = settings::mode(&mut tx).await?;
         let grants = self.read_grants_of(&mut tx, None).await?;
         let servers = self.read_servers_of(&mut tx, None).await?;
         let groups = self.read_groups_of(&mut tx, None).await?;
@@ -40,6 +43,7 @@ impl Store {
         tx.commit().await?;
         Ok(Loaded {
             epoch,
+            mode,
             servers: servers.into_iter().collect::<Result<_, _>>()?,
             grants: grants::readable(grants),
             groups: groups.into_iter().collect::<Result<_, _>>()?,

@@ -33,10 +33,13 @@ impl Store {
         Ok(mode)
     }
 
-    pub async fn set_mode(&self, mode: &str) -> Result<(), StoreError> {
+    /// Gives a new database its mode. One that has a mode keeps that.
+    pub async fn claim_mode(&self, mode: &str) -> Result<(), StoreError> {
         let mut tx = self.own_change().await?;
-        set_mode(&mut tx, mode).await?;
-        tx.commit().await
+        match claim_mode(&mut tx, mode).await? {
+            true => tx.commit().await,
+            false => Ok(()),
+        }
     }
 
     /// Makes the database uninitialized again.
@@ -141,13 +144,13 @@ pub(super) async fn replace_key_check(tx: &mut Tx, seal: &Seal) -> Result<(), sq
 
 /// Makes a key the key of a database that has none yet.
 pub(super) async fn put_key_check(tx: &mut Tx, seal: &Seal) -> Result<(), sqlx::Error> {
-    const SQL: &str = "INSERT INTO settings (key, value) VALUES ($1, $2) ON CONFLICT (key) DO NOTHING";
     let check = STANDARD.encode(seal.seal(KEY_CHECK, KEY_CHECK_PLAIN));
-    on!(tx, |db| sqlx::query(SQL).bind(KEY_CHECK).bind(check).execute(db).await.map(|_| ()))
+    set_first(tx, KEY_CHECK, &check).await.map(|_| ())
 }
 
-pub(super) async fn set_mode(tx: &mut Tx, mode: &str) -> Result<(), sqlx::Error> {
-    set(tx, MODE, mode).await
+/// Gives a database its mode, unless it has one. Returns whether it had none.
+pub(super) async fn claim_mode(tx: &mut Tx, mode: &str) -> Result<bool, sqlx::Error> {
+    set_first(tx, MODE, mode).await
 }
 
 pub(super) async fn mode(tx: &mut Tx) -> Result<Option<String>, sqlx::Error> {
@@ -176,4 +179,16 @@ async fn set(tx: &mut Tx, key: &str, value: &str) -> Result<(), sqlx::Error> {
     const SQL: &str = "INSERT INTO settings (key, value) VALUES ($1, $2)
         ON CONFLICT (key) DO UPDATE SET value = excluded.value";
     on!(tx, |db| sqlx::query(SQL).bind(key).bind(value).execute(db).await.map(|_| ()))
+}
+
+/// Sets a value that is set once. Returns whether it was not set before.
+async fn set_first(tx: &mut Tx, key: &str, value: &str) -> Result<bool, sqlx::Error> {
+    const SQL: &str = "INSERT INTO settings (key, value) VALUES ($1, $2) ON CONFLICT (key) DO NOTHING";
+    let set = on!(tx, |db| sqlx::query(SQL)
+        .bind(key)
+        .bind(value)
+        .execute(db)
+        .await
+        .map(|set| set.rows_affected()))?;
+    Ok(set > 0)
 }

@@ -59,18 +59,21 @@ impl Store {
         Ok(users.collect())
     }
 
-    /// Stores the mode and the first user together: a database has both or neither.
+    /// Stores the mode and the first user together: a database has both or neither. Stores nothing if it has both already, and
+    /// returns whether it did not.
     pub async fn initialize(
         &self,
         mode: Mode,
         first: &User,
         now_ms: i64,
         note: &AuditNote,
-    ) -> Result<(), StoreError> {
+    ) -> Result<bool, StoreError> {
         let mut tx = self.change(note).await?;
-        settings::set_mode(&mut tx, mode.as_str()).await?;
+        if !settings::claim_mode(&mut tx, mode.as_str()).await? {
+            return Ok(false);
+        }
         self.put(&mut tx, first, now_ms).await?;
-        tx.commit().await
+        tx.commit().await.map(|()| true)
     }
 
     /// Stores a new or changed user whose name stays the same.

@@ -170,20 +170,24 @@ async fn every_write_raises_the_epoch() {
     rose(&store).await;
     store.set_disabled(&name("a"), DisabledKind::Prompt, &["p".into()], true, 1, &noted()).await.unwrap();
     rose(&store).await;
-    store.set_mode("development").await.unwrap();
+    store.claim_mode("development").await.unwrap();
     rose(&store).await;
     store.delete_server(&name("a"), &noted()).await.unwrap();
     rose(&store).await;
 }
 
 #[tokio::test]
-async fn the_mode_is_unset_until_it_is_set() {
+async fn a_database_gets_a_mode_once() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(directory.path().join("toolgate.db")).await.unwrap();
     assert_eq!(store.mode().await.unwrap(), None);
-    store.set_mode("development").await.unwrap();
-    store.set_mode("enterprise").await.unwrap();
-    assert_eq!(store.mode().await.unwrap().as_deref(), Some("enterprise"));
+    assert_eq!(store.load(1).await.unwrap().mode, None);
+    store.claim_mode("development").await.unwrap();
+    let before = store.load(1).await.unwrap();
+    store.claim_mode("enterprise").await.unwrap();
+    let after = store.load(1).await.unwrap();
+    assert_eq!(after.mode.as_deref(), Some("development"));
+    assert_eq!(after.epoch, before.epoch, "nothing was changed");
 }
 
 #[tokio::test]

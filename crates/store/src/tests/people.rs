@@ -50,8 +50,11 @@ async fn users_come_back_after_every_kind_of_change() {
     let path = directory.path().join("toolgate.db");
     let store = open(&path).await.unwrap();
     let (admin, mut bob) = (user("admin", "12345678"), user("bob", "abcdefgh"));
-    store.initialize(Mode::Enterprise, &admin, 1, &noted()).await.unwrap();
+    assert!(store.initialize(Mode::Enterprise, &admin, 1, &noted()).await.unwrap());
     assert_eq!(store.mode().await.unwrap().as_deref(), Some("enterprise"));
+    let second = user("admin", "87654321");
+    assert!(!store.initialize(Mode::Enterprise, &second, 2, &noted()).await.unwrap());
+    assert_eq!(shown(&store.load_users().await.unwrap()), shown(std::slice::from_ref(&admin)));
     store.put_user(&bob, 2, &noted()).await.unwrap();
     let before = bob.username.clone();
     bob = User { id: bob.id, role: Role::User, rate_limit: Some(LIMIT), ..user("álvaro", "ijklmnop") };

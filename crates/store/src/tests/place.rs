@@ -35,7 +35,7 @@ async fn a_second_gateway_is_refused_whatever_path_it_takes() {
         let real = path.canonicalize().unwrap();
         assert_eq!(refused, format!("database {} is in use by another toolgate process", real.display()));
     }
-    store.set_mode("development").await.unwrap();
+    store.claim_mode("development").await.unwrap();
     store.close().await;
     assert!(store.mode().await.is_err(), "a closed store must fail");
     let next = open(&link).await.unwrap();
@@ -69,7 +69,7 @@ async fn closing_leaves_one_file_with_everything_in_it() {
 async fn nobody_else_may_read_the_files() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(directory.path().join("toolgate.db")).await.unwrap();
-    store.set_mode("development").await.unwrap();
+    store.claim_mode("development").await.unwrap();
     let mut seen = Vec::new();
     for entry in fs::read_dir(directory.path()).unwrap() {
         let entry = entry.unwrap();
