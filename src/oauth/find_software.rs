@@ -53,7 +53,11 @@ impl AuthorizationServer {
             return Err(wrong(&format!("is on {}, which OAUTH_CLIENT_HOSTS does not allow", url.host())));
         }
         let document = self.documents.fetch(url.url(), source_of(source)).await;
-        let document = document.map_err(|problem| wrong(&problem.to_string()))?;
+        let document = document.map_err(|problem| {
+            OAuthProblem::invalid_client(format!(
+                "The metadata document of the program that sent you here {problem}."
+            ))
+        })?;
         rules.read_document(&url, &document.body).map_err(|problem| {
             self.documents.forget(url.url());
             wrong(&format!("leads to a document that cannot be used: {problem}"))

@@ -220,9 +220,7 @@ impl std::fmt::Display for Exceeded {
             ),
             Bound::Lists => write!(f, "a server may list at most {limit} items of a kind"),
             Bound::WrongTokens => f.write_str("too many wrong tokens from this address"),
-            Bound::Registrations => {
-                f.write_str("too many registrations from this address; try again in a minute")
-            }
+            Bound::Registrations => f.write_str("too many registrations from this address; try again later"),
             Bound::RateLimit => {
                 write!(f, "the limit of {} is reached; try again later", counted("call", " per minute"))
             }

@@ -412,9 +412,15 @@ impl Gateway {
             false => self.store.update_offering(name, &offering, now).await,
         };
         if let Err(error) = stored {
-            // The lists in memory are right, and `reconcile` stores them as soon as that works.
+            // The lists in memory are right, and `reconcile` stores them as soon as that works. In a database of its own it
+            // finds by itself what differs.
             tracing::error!(server = %name, %error, "cannot store the lists of a server");
-            self.late_offerings.lock().expect("no code panics while it holds the names").insert(name.clone());
+            if self.is_shared() {
+                self.late_offerings
+                    .lock()
+                    .expect("no code panics while it holds the names")
+                    .insert(name.clone());
+            }
         }
         if !is_same {
             let by = By::system(name.as_str());

@@ -38,7 +38,13 @@ impl Issuer {
             None => step("discovery", true, format!("The metadata of {} is valid.", self.name)),
         };
         let keys = match fetch_keys(&web, &metadata).await {
-            Ok(keys) => step("keys", true, format!("The identity provider has {} usable keys.", keys.len())),
+            Ok(keys) => {
+                let usable = match keys.len() {
+                    1 => "one usable key".to_owned(),
+                    count => format!("{count} usable keys"),
+                };
+                step("keys", true, format!("The identity provider has {usable}."))
+            }
             Err(problem) => step("keys", false, format!("{}.", capitalized(&problem.to_string()))),
         };
         let (ok, text) = compare_clocks(now, metadata.date);
