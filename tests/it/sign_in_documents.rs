@@ -1,6 +1,6 @@
 //! Software whose client id is the URL of its metadata document, with and without keys of its own.
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::support::keys::{public_keys, signed_jwt, stored};
@@ -50,31 +50,37 @@ async fn a_document_proves_its_host_on_the_way_of_an_agent() {
     hosted.refresh(&app, &refresh, &[]).await.expect(200);
 }
 
+/// What the page says about a document that breaks a rule, and about one that the gateway does not get.
+const WRONG: &str = "wrong client_id";
+const NOT_FETCHED: &str = "The metadata document of the program that sent you here cannot be fetched";
+
 #[tokio::test(flavor = "multi_thread")]
 async fn documents_that_break_a_rule_lead_to_a_page() {
     let (_process, app, person) = start().await;
     let server = DocumentServer::start().await;
     server.publish("/good.json", 200, json!({}));
-    for url in [
-        server.publish("/other.json", 200, json!({ "client_id": "https://localhost/good.json" })),
-        server.publish("/nameless.json", 200, json!({ "client_name": null })),
-        server.publish("/secret.json", 200, json!({ "client_secret": "x" })),
-        server.publish("/post.json", 200, json!({ "token_endpoint_auth_method": "client_secret_post" })),
-        server.publish("/nowhere.json", 200, json!({ "redirect_uris": ["http://evil.example/cb"] })),
-        server.publish("/foreign.json", 200, json!({ "redirect_uris": ["https://evil.example/cb"] })),
-        server.publish("/large.json", 200, json!({ "x": "x".repeat(70_000) })),
-        server.publish("/moved.json", 302, json!({})),
-        server.publish("/error.json", 500, json!({})),
-        format!("https://localhost:{}/missing.json", server.port),
-        format!("https://127.0.0.1:{}/good.json", server.port),
-        format!("https://localhost:{}/x/../good.json", server.port),
-        format!("http://localhost:{}/good.json", server.port),
-        format!("https://localhost:{}/", server.port),
-        "https://localhost:1/closed.json".to_owned(),
+    let published = |path: &str, status: u16, members: Value| server.publish(path, status, members);
+    let at = |place: &str| format!("https://localhost:{}{place}", server.port);
+    for (url, reason) in [
+        (published("/other.json", 200, json!({ "client_id": "https://localhost/good.json" })), WRONG),
+        (published("/nameless.json", 200, json!({ "client_name": null })), WRONG),
+        (published("/secret.json", 200, json!({ "client_secret": "x" })), WRONG),
+        (published("/post.json", 200, json!({ "token_endpoint_auth_method": "client_secret_post" })), WRONG),
+        (published("/nowhere.json", 200, json!({ "redirect_uris": ["http://evil.example/cb"] })), WRONG),
+        (published("/foreign.json", 200, json!({ "redirect_uris": ["https://evil.example/cb"] })), WRONG),
+        (published("/large.json", 200, json!({ "x": "x".repeat(70_000) })), NOT_FETCHED),
+        (published("/moved.json", 302, json!({})), NOT_FETCHED),
+        (published("/error.json", 500, json!({})), NOT_FETCHED),
+        (at("/missing.json"), NOT_FETCHED),
+        (format!("https://127.0.0.1:{}/good.json", server.port), WRONG),
+        (at("/x/../good.json"), WRONG),
+        (format!("http://localhost:{}/good.json", server.port), WRONG),
+        (at("/"), WRONG),
+        ("https://localhost:1/closed.json".to_owned(), NOT_FETCHED),
     ] {
         let asked = software(url.clone(), "https://localhost/cb");
         let page = person.open(&app, &format!("/authorize?{}", asked.query(&[]))).await.expect(400);
-        assert!(page.text().contains("wrong client_id"), "{url}: {}", page.text());
+        assert!(page.text().contains(reason), "{url}: {}", page.text());
         // What the network is like is nobody's business.
         assert!(!page.text().contains("error") && !page.text().contains("refused"), "{url}: {}", page.text());
     }
