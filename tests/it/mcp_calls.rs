@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::support::mcp::BOTH;
 use crate::support::{Agent, Behaviour, Fake, Kinds, SseAgent, TestApp, eventually, nested_uris};
 
 async fn legacy() -> (TestApp, Fake) {
@@ -98,6 +99,25 @@ async fn cancelling_reaches_the_one_server_that_runs_the_call_with_its_own_id() 
         assert_eq!(fake.seen_of("notifications/cancelled")[0].params["requestId"], long.id);
     }
     assert!(fakes[0].seen_of("notifications/cancelled").len() == 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_is_cancelled_by_its_id_however_that_is_written() {
+    let app = TestApp::start().await;
+    let fake = Fake::start(Behaviour::of(json!({"era": "legacy"}))).await;
+    app.register_http("s", &fake).await;
+    let agent = Agent::connect(&app, "/mcp").await;
+    let slow = call(json!("c"), "s__slow", json!({"ms": 60_000}), None);
+    let cancel = async {
+        eventually("it runs", async || fake.calls_of("slow") == 1).await;
+        let notice =
+            r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"\u0063"}}"#;
+        let session = ("mcp-session-id", agent.session.as_str());
+        app.send("POST", "/mcp", &[BOTH, session], notice).await.expect(202);
+        eventually("it is cancelled", async || fake.cancelled().len() == 1).await;
+    };
+    let (mut talk, ()) = tokio::join!(agent.begin(&slow), cancel);
+    assert!(talk.next().await.is_none());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -255,7 +255,7 @@ impl LiveSessions {
 
     /// Registers a call, so that it can be cancelled by its id.
     pub fn begin_call(self: &Arc<Self>, serial: u64, id: &[u8]) -> CallInFlight {
-        let key = (serial, id.into());
+        let key = (serial, OwnedId::key_of(id));
         let mut shard = self.shard(serial);
         let cancel = shard.calls.entry(key.clone()).or_default();
         if cancel.signal.is_cancelled() {
@@ -286,7 +286,7 @@ impl LiveSessions {
     }
 
     pub fn cancel_call(&self, serial: u64, id: &[u8]) {
-        let key = (serial, id.into());
+        let key = (serial, OwnedId::key_of(id));
         let signal = self.shard(serial).calls.get(&key).map(|cancel| cancel.signal.clone());
         if let Some(signal) = signal {
             signal.cancel();

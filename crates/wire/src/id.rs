@@ -61,6 +61,17 @@ impl From<&[u8]> for OwnedId {
     }
 }
 
+impl OwnedId {
+    /// The key under which a request is found: the same for all ways of writing the same string.
+    pub fn key_of(raw: &[u8]) -> Self {
+        match raw.contains(&b'\\').then(|| text::unescape(raw)).flatten() {
+            // Never equal to another token: a string that is written without escapes has no quote in it.
+            Some(value) => [b"\"", value.as_bytes(), b"\""].concat().as_slice().into(),
+            None => raw.into(),
+        }
+    }
+}
+
 impl From<&Id<'_>> for OwnedId {
     fn from(id: &Id<'_>) -> Self {
         id.raw.into()
@@ -184,6 +195,22 @@ mod tests {
 
     fn found(body: &str) -> Option<&str> {
         find_answer_id(body.as_bytes()).map(|span| &body[span])
+    }
+
+    #[test]
+    fn a_request_is_found_however_its_id_is_written() {
+        let key = |raw: &str| OwnedId::key_of(raw.as_bytes());
+        for (one, other) in [
+            (r#""c""#, r#""\u0063""#),
+            (r#""a/\"b\"""#, r#""a\/\u0022b\u0022""#),
+            (r#""\ud83d\ude00""#, "\"\u{1f600}\""),
+        ] {
+            assert_eq!(key(one), key(other));
+        }
+        let ids = ["1", r#""1""#, r#""c""#, r#""C""#, r#""\"c\"""#, r#""\\u0063""#, r#""\ud83d""#];
+        for (at, one) in ids.iter().enumerate() {
+            assert!(ids[at + 1..].iter().all(|other| key(one) != key(other)), "{one}");
+        }
     }
 
     #[test]

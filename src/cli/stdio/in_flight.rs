@@ -17,8 +17,9 @@ pub struct Pending {
     pub cancelled: CancellationToken,
 }
 
+/// The requests by the keys of their ids, each with its id as the client wrote it.
 #[derive(Clone, Default)]
-pub struct InFlight(Arc<Mutex<HashMap<OwnedId, Pending>>>);
+pub struct InFlight(Arc<Mutex<HashMap<OwnedId, (OwnedId, Pending)>>>);
 
 /// Registers a request; dropping it deregisters the request.
 pub struct Registered {
@@ -30,26 +31,26 @@ pub struct Registered {
 impl InFlight {
     pub fn add(&self, id: OwnedId, era: Era) -> Registered {
         let pending = Pending { era, written: CancellationToken::new(), cancelled: CancellationToken::new() };
-        self.lock().insert(id.clone(), pending.clone());
+        self.lock().insert(OwnedId::key_of(&id), (id.clone(), pending.clone()));
         Registered { in_flight: self.clone(), id, pending }
     }
 
     pub fn find(&self, id: &[u8]) -> Option<Pending> {
-        self.lock().get(&OwnedId::from(id)).cloned()
+        self.lock().get(&OwnedId::key_of(id)).map(|(_, pending)| pending.clone())
     }
 
     pub fn all(&self) -> Vec<(OwnedId, Pending)> {
-        self.lock().iter().map(|(id, pending)| (id.clone(), pending.clone())).collect()
+        self.lock().values().cloned().collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<OwnedId, Pending>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<OwnedId, (OwnedId, Pending)>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Registered {
     fn drop(&mut self) {
-        self.in_flight.lock().remove(&self.id);
+        self.in_flight.lock().remove(&OwnedId::key_of(&self.id));
         // A message that waits for it to be written goes on.
         self.pending.written.cancel();
     }
