@@ -73,6 +73,11 @@ where
     B: Body<Data = Bytes> + Unpin,
     B::Error: std::error::Error + 'static,
 {
+    let too_large = || ErrorResponse::too_large(budgets.exceeded(Bound::BodySize, BODY_LIMIT as u64));
+    if body.size_hint().lower() > BODY_LIMIT as u64 {
+        discard(body, 0).await;
+        return Err(too_large());
+    }
     let (begun, mut received) = (Instant::now(), 0);
     loop {
         let Ok(next) = timeout_at(begun + time_for(received), body.frame()).await else {
@@ -88,7 +93,7 @@ where
         received += data.len();
         if received > BODY_LIMIT {
             discard(body, received).await;
-            return Err(ErrorResponse::too_large(budgets.exceeded(Bound::BodySize, BODY_LIMIT as u64)));
+            return Err(too_large());
         }
         if let Err(exceeded) = take(data) {
             discard(body, received).await;
@@ -131,7 +136,7 @@ mod tests {
     use std::task::{Context, Poll};
 
     use axum::response::IntoResponse;
-    use http_body::Frame;
+    use http_body::{Frame, SizeHint};
 
     use super::*;
 
@@ -189,6 +194,36 @@ mod tests {
     async fn a_body_for_which_no_read_buffer_is_left_is_refused_as_overload() {
         let error = read_body(Stopped, &Budgets::default()).await.unwrap_err();
         assert_eq!(error.into_response().status().as_u16(), 503);
+    }
+
+    /// A body of which nothing arrives.
+    struct Announced(usize);
+
+    impl Body for Announced {
+        type Data = Bytes;
+        type Error = Infallible;
+
+        fn poll_frame(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+            Poll::Pending
+        }
+
+        fn size_hint(&self) -> SizeHint {
+            SizeHint::with_exact(self.0 as u64)
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_is_announced_as_too_large_is_refused_as_that() {
+        for (length, seconds, status) in [(BODY_LIMIT, 30, 408), (BODY_LIMIT + 1, 5, 413), (1 << 40, 5, 413)]
+        {
+            let begun = Instant::now();
+            let error = read_body(Announced(length), &Budgets::default()).await.unwrap_err();
+            assert_eq!(error.into_response().status().as_u16(), status, "{length}");
+            assert_eq!(begun.elapsed().as_secs(), seconds, "{length}");
+        }
     }
 
     #[tokio::test(start_paused = true)]
