@@ -20,8 +20,9 @@ const COLLECTED: usize = 16 * 1024;
 /// A stream of events that is being sent.
 pub struct Events {
     stream: ClientStream,
-    /// The beginning of the next request.
+    /// The beginning of the next request, and when that arrived.
     unread: BytesMut,
+    next_begun: Option<Instant>,
     /// What is to be sent next.
     written: Vec<u8>,
     body: ResponseBody,
@@ -51,13 +52,14 @@ impl Events {
     pub fn new(
         stream: ClientStream,
         unread: BytesMut,
+        next_begun: Option<Instant>,
         head: Vec<u8>,
         body: ResponseBody,
         closes: bool,
     ) -> Self {
         // An empty buffer is not kept: streams are open for long.
         let unread = if unread.is_empty() { BytesMut::new() } else { unread };
-        Self { stream, unread, written: head, body, closes }
+        Self { stream, unread, next_begun, written: head, body, closes }
     }
 
     pub async fn send(mut self: Box<Self>, shared: &Shared) -> AfterEvents {
@@ -121,7 +123,10 @@ impl Events {
             let mut bytes = [0; 256];
             match pin!(self.stream.read(&mut bytes)).poll(context) {
                 Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(Step::Gone),
-                Poll::Ready(Ok(count)) => self.unread.extend_from_slice(&bytes[..count]),
+                Poll::Ready(Ok(count)) => {
+                    self.next_begun.get_or_insert_with(Instant::now);
+                    self.unread.extend_from_slice(&bytes[..count]);
+                }
                 Poll::Pending => break,
             }
         }
@@ -130,13 +135,13 @@ impl Events {
 
     /// Goes on with the next request after the end of the stream.
     fn go_on(self, shared: &Shared) -> AfterEvents {
-        let Self { stream, unread, .. } = self;
+        let Self { stream, unread, next_begun, .. } = self;
         if unread.is_empty() && stream.is_between_heads(true) {
             return AfterEvents::Rest(stream);
         }
         match shared.budgets.buffered.take(READ_BUFFER as u64) {
             Ok(charge) => {
-                let (unread, head_begun) = (unread.freeze(), Instant::now());
+                let (unread, head_begun) = (unread.freeze(), next_begun.unwrap_or_else(Instant::now));
                 AfterEvents::Begun(Box::new(Begun { stream, unread, head_begun, charge }))
             }
             Err(_) => AfterEvents::Closed,

@@ -58,6 +58,8 @@ pub enum Next {
 struct PlainConnection {
     stream: ClientStream,
     buffer: BytesMut,
+    /// When the first byte in the buffer arrived, if it did behind a request that was being answered.
+    next_begun: Option<Instant>,
     writer: ResponseWriter,
     token: TokenMemory,
     charge: Taken,
@@ -93,6 +95,7 @@ pub async fn serve(begun: Begun, peer: IpAddr, shared: &Shared) -> Next {
     let mut connection = PlainConnection {
         stream,
         buffer,
+        next_begun: None,
         writer: ResponseWriter::default(),
         token: TokenMemory::default(),
         charge,
@@ -111,19 +114,22 @@ pub async fn serve(begun: Begun, peer: IpAddr, shared: &Shared) -> Next {
             Arrived::Nothing => return connection.hand_over(Bytes::new(), head_begun),
         }
         let arrived = Instant::now();
+        if has_served {
+            head_begun = connection.next_begun.take().unwrap_or(arrived);
+        }
         let bytes = connection.buffer.split().freeze();
         let Some(head) = heads.read(&bytes) else {
-            if has_served {
-                head_begun = Instant::now();
-            }
             return connection.hand_over(bytes, head_begun);
         };
+        if bytes.len() > head.length + head.body_length {
+            connection.next_begun = Some(head_begun);
+        }
         match connection.answer(head, &bytes, peer, arrived, shared).await {
             Ok(Answered::Sent) => (has_served, idle_check.has_served) = (true, true),
             Ok(Answered::Last) => return Next::Closed,
             Ok(Answered::Events { head, body, closes }) => {
-                let PlainConnection { stream, buffer, .. } = connection;
-                return Next::Events(Box::new(Events::new(stream, buffer, head, body, closes)));
+                let PlainConnection { stream, buffer, next_begun, .. } = connection;
+                return Next::Events(Box::new(Events::new(stream, buffer, next_begun, head, body, closes)));
             }
             Err(error) => {
                 note_unread(Some(&error), shared);
@@ -234,7 +240,11 @@ impl PlainConnection {
                 Err(error)
             }
         };
-        (received, rest.is_complete())
+        let is_complete = rest.is_complete();
+        if !self.buffer.is_empty() {
+            self.next_begun = Some(Instant::now());
+        }
+        (received, is_complete)
     }
 
     /// Waits for an answer. Returns `None` if the client closes the connection first.
@@ -247,7 +257,9 @@ impl PlainConnection {
             while self.buffer.len() < LEAST_SPACE {
                 match self.poll_read(context) {
                     Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(None),
-                    Poll::Ready(Ok(_)) => {}
+                    Poll::Ready(Ok(_)) => {
+                        self.next_begun.get_or_insert_with(Instant::now);
+                    }
                     Poll::Pending => break,
                 }
             }
