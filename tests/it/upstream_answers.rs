@@ -177,6 +177,21 @@ async fn an_answer_that_is_no_whole_message_is_an_error_at_every_door() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_response_that_is_no_message_at_all_is_told_apart() {
+    let (app, upstream) = start(None, false).await;
+    for (answer, why) in [
+        ("", "its response is empty"),
+        (" \r\n", "its response is empty"),
+        ("<html>busy</html>", "its response is not a JSON object"),
+        ("true", "its response is not a JSON object"),
+    ] {
+        upstream.set(answer);
+        let error = app.invoke("s__t", json!({})).await.expect(500).error();
+        assert!(error.contains(why), "{answer:?}: {error}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_libraries_write_beside_an_answer_does_no_harm() {
     let (app, upstream) = start(None, false).await;
     let agent = Agent::connect(&app, "/mcp").await;

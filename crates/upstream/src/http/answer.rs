@@ -44,7 +44,12 @@ impl AnswerStream {
                 Some(body) => {
                     let message = body.complete().await;
                     *reading = None;
-                    message.map_err(|error| client.unread(error))
+                    let message = message.map_err(|error| client.unread(error))?;
+                    match message.trim_ascii_start().first() {
+                        Some(b'{' | b'[') => Ok(message),
+                        Some(_) => Err(client.lost("its response is not a JSON object")),
+                        None => Err(client.lost("its response is empty")),
+                    }
                 }
                 None => Err(client.lost("its response belongs to another request")),
             },
