@@ -141,6 +141,16 @@ async fn a_response_beyond_the_budget_is_refused_at_each_door() {
         let message = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params });
         let answer = app.post("/mcp", message).await.expect(200).json();
         assert_eq!(answer["error"]["code"], -32603, "{answer}");
+        let said = answer["error"]["message"].as_str().unwrap();
+        assert!(
+            said.contains("MAX_BUFFERED_MB") && !said.contains("failed"),
+            "the server has not failed: {said}"
+        );
         app.invoke(&tool, json!({ "bytes": 100 })).await.expect(200);
     }
+    let limited = async || {
+        let calls = app.get("/api/v0/calls?outcome=limited").await.expect(200).json();
+        calls["calls"].as_array().unwrap().len() == 6
+    };
+    eventually("the calls are recorded as limited", limited).await;
 }

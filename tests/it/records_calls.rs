@@ -86,6 +86,37 @@ async fn every_outcome_at_every_door_is_one_record() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_is_refused_before_it_is_sent_has_a_record() {
+    let app = TestApp::start().await;
+    let fake = Fake::start(Behaviour::of(json!({ "era": "legacy" }))).await;
+    app.register_http("s", &fake).await;
+    let agent = Agent::connect(&app, "/mcp").await;
+    agent.error("tools/call", json!({ "name": "s__echo", "requestState": "raw" })).await;
+    let modern = ModernAgent::at(&app, "/mcp");
+    let message = modern.message(json!(1), "tools/call", json!({ "name": "s__echo", "arguments": {} }));
+    let mismatch = Post::of(message.to_string()).replacing("mcp-name", "s__add");
+    assert_eq!(modern.send(&mismatch).await.status, 400);
+    eventually("both are recorded", async || records(&app, "").await.len() == 2).await;
+    let mut reasons = Vec::new();
+    for record in records(&app, "").await {
+        let at = (&record["outcome"], &record["server"], &record["name"], &record["attempts"]);
+        assert_eq!(at, (&json!("denied"), &json!("s"), &json!("echo"), &json!(0)), "{record}");
+        reasons.push(record["error"].as_str().unwrap().to_owned());
+    }
+    assert!(
+        reasons[1].contains("requestState") && reasons[0].to_lowercase().contains("mcp-name"),
+        "{reasons:?}"
+    );
+    let stats = app.get("/api/v0/stats?by=tool").await.expect(200).json();
+    assert_eq!(
+        (&stats["rows"][0]["key"], &stats["rows"][0]["calls"]),
+        (&json!("s__echo"), &json!(2)),
+        "{stats}"
+    );
+    assert!(fake.seen_of("tools/call").is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn prompts_and_resources_are_calls_and_lists_are_not() {
     let app = TestApp::start().await;
     let fake = Fake::start(Behaviour::of(json!({ "era": "legacy" }))).await;

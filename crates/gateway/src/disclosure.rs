@@ -40,6 +40,10 @@ impl Disclosure {
     /// The sentence about a failed request; `what` names the thing that failed. If it does not tell all, the log of the
     /// server has the whole reason. That of the gateway has not: the reason may quote arguments and results.
     pub fn sentence(self, what: &str, error: &CallError, entry: &Entry) -> String {
+        // The server has not failed.
+        if let CallError::NoRoom(exceeded) = error {
+            return exceeded.to_string();
+        }
         let whole = Redactor::of(&entry.registration.config).redact(&format!("{what} failed: {error}"));
         match self {
             Disclosure::Full => whole,

@@ -337,6 +337,9 @@ impl Call {
             Failure::Unanswered(error) | Failure::Call(error @ CallError::TimedOut(_)) => {
                 self.ending.set(Outcome::TimedOut, || error.to_string());
             }
+            Failure::Call(CallError::NoRoom(exceeded)) => {
+                self.ending.set(Outcome::Limited, || exceeded.to_string());
+            }
             Failure::Call(error) => self.ending.set(Outcome::UpstreamError, || error.to_string()),
             Failure::Throttled(throttled) => self.ending.set(Outcome::Limited, || throttled.to_string()),
             Failure::Disabled => self.ending.denied(),

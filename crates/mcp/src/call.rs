@@ -22,7 +22,7 @@ use budget::Bound;
 use gateway::answer::Answer;
 use gateway::caller::{Caller, Owner};
 use gateway::destination::ReturnedState;
-use gateway::forward::{Forward, Outbound};
+use gateway::forward::{Forward, Outbound, asked_name};
 use gateway::question::Question;
 use gateway::refusal::Refusal;
 use gateway::trail::Trail;
@@ -138,6 +138,16 @@ impl Mcp {
             }
             trail.set_trace(head);
         }
+        trail
+    }
+
+    /// The same for a request that is refused before it is looked at.
+    pub(super) fn trail_of_refused(&self, caller: &Arc<Caller>, head: &Head<'_>) -> Trail {
+        if head.method.as_deref() == Some("tools/call") {
+            self.gateway.deny_call();
+        }
+        let trail = self.trail(caller, head);
+        self.gateway.note_asked(&trail, asked_name(head).unwrap_or_default());
         trail
     }
 

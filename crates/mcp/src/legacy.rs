@@ -175,7 +175,8 @@ impl Mcp {
             let refusal = Refusal::Invalid(format!(
                 "params.{key} exists only in revision 2026-07-28, which this request does not use"
             ));
-            return Some(Reply::refusal(Era::Legacy, &id, &refusal));
+            let trail = self.trail_of_refused(&Arc::new(self.caller(sender)), head);
+            return Some(Reply::refused_call(Era::Legacy, head, &refusal, &trail));
         }
         let method = head.method.as_deref().unwrap_or_default();
         if sender.viewer.scope.link().is_some() && is_list(method) {

@@ -94,7 +94,9 @@ impl Mcp {
         let unsaid = Routing::default();
         let routing = ask.routing.as_deref().unwrap_or(&unsaid);
         let objection = routing::check(ask.version, routing, head, &params).err()?;
-        Some(Reply::objection(head.id.as_ref().map(|id| id.raw()), &objection))
+        let trail = self.trail_of_refused(&Arc::new(caller_of(ask, head, Logs::None)), head);
+        trail.refuse(|| objection.to_string());
+        Some(Reply::objection(head.id.as_ref().map(|id| id.raw()), &objection).to_call(&trail))
     }
 
     async fn discover(&self, head: &Head<'_>, viewer: &Viewer) -> Result<Vec<u8>, Refusal> {
@@ -158,11 +160,8 @@ impl Mcp {
         let (returned, logs) = match prepared {
             Ok(prepared) => prepared,
             Err(refusal) => {
-                if method == "tools/call" {
-                    self.gateway.deny_call();
-                }
-                let trail = self.trail(&Arc::new(caller_of(ask, head, Logs::None)), head);
-                return Reply::refused_call(&self.gateway, head, &refusal, &trail);
+                let trail = self.trail_of_refused(&Arc::new(caller_of(ask, head, Logs::None)), head);
+                return Reply::refused_call(Era::Modern, head, &refusal, &trail);
             }
         };
         let caller = caller_of(ask, head, logs);

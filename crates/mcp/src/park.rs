@@ -110,8 +110,8 @@ impl Mcp {
         let (mut parked, answers) = match self.claim(&resumption).await {
             Ok(claimed) => claimed,
             Err(refusal) => {
-                let trail = self.trail(&resumption.caller, resumption.head);
-                return Reply::refused_call(&self.gateway, resumption.head, &refusal, &trail);
+                let trail = self.trail_of_refused(&resumption.caller, resumption.head);
+                return Reply::refused_call(Era::Modern, resumption.head, &refusal, &trail);
             }
         };
         let Resumption { caller, id, head, message, beside, bond, parked: ParkedNumber { server, .. } } =

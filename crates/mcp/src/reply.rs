@@ -13,9 +13,7 @@ use super::routing::Objection;
 use super::session::Session;
 use super::stream::EventBody;
 use budget::Exceeded;
-use gateway::Gateway;
 use gateway::answer::Answer;
-use gateway::forward::asked_name;
 use gateway::refusal::Refusal;
 use gateway::trail::Trail;
 use wire::error::code;
@@ -57,12 +55,11 @@ impl Reply {
         self
     }
 
-    /// The reply to a modern call that was refused before it was looked at.
-    pub fn refused_call(gateway: &Gateway, head: &Head<'_>, refusal: &Refusal, trail: &Trail) -> Self {
-        gateway.note_asked(trail, asked_name(head).unwrap_or_default());
+    /// The reply to a call that was refused before it was looked at.
+    pub fn refused_call(era: Era, head: &Head<'_>, refusal: &Refusal, trail: &Trail) -> Self {
         trail.refused(refusal);
         let id = head.id.as_ref().map(|id| id.raw()).unwrap_or_default();
-        Self::refusal(Era::Modern, id, refusal).to_call(trail)
+        Self::refusal(era, id, refusal).to_call(trail)
     }
 
     fn sentence(status: StatusCode, sentence: &str) -> Self {
@@ -205,7 +202,7 @@ impl Reply {
         let supported = Version::SUPPORTED.iter().rev().filter(|version| is_supported(version));
         let supported: Vec<_> = supported.map(|version| version.as_str()).collect();
         let data = json!({ "supported": supported, "requested": requested }).to_string();
-        let sentence = format!("protocol version {requested:?} is not supported");
+        let sentence = Objection::UnsupportedVersion(requested.to_owned()).to_string();
         let code = code::UNSUPPORTED_PROTOCOL_VERSION;
         Self::new(
             StatusCode::BAD_REQUEST,

@@ -2,6 +2,7 @@
 //! agree: otherwise an intermediary would check something other than what the gateway runs.
 
 use std::borrow::Cow;
+use std::fmt;
 
 use wire::headers::{self, HeaderParam, METHOD, NAME, PARAM_PREFIX};
 use wire::{Head, Version, meta};
@@ -17,6 +18,17 @@ pub enum Objection {
     Incomplete(String),
     HeaderMismatch(String),
     UnsupportedVersion(String),
+}
+
+impl fmt::Display for Objection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Objection::Incomplete(sentence) | Objection::HeaderMismatch(sentence) => f.write_str(sentence),
+            Objection::UnsupportedVersion(requested) => {
+                write!(f, "protocol version {requested:?} is not supported")
+            }
+        }
+    }
 }
 
 impl Routing {

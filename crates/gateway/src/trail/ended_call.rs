@@ -99,15 +99,22 @@ impl EndedCall {
         };
         self.denied_at = catalog.get(server).cloned();
         let known = if self.denied_at.is_some() { native } else { name };
-        self.called = Some(CalledTool::Unlisted(known.to_owned()));
+        let entry = self.denied_at.as_ref().filter(|_| self.method == CallMethod::Tool);
+        let listed = entry.and_then(|entry| entry.tool_position(known)).map(CalledTool::Listed);
+        self.called = Some(listed.unwrap_or_else(|| CalledTool::Unlisted(known.to_owned())));
+    }
+
+    /// The server that was called, or that would have been.
+    fn place(&self) -> Option<&Arc<Entry>> {
+        self.entry.as_ref().or(self.denied_at.as_ref())
     }
 
     fn server(&self) -> &str {
-        self.entry.as_ref().or(self.denied_at.as_ref()).map_or("", |entry| entry.name().as_str())
+        self.place().map_or("", |entry| entry.name().as_str())
     }
 
     pub fn name(&self) -> &str {
-        match (&self.called, &self.entry) {
+        match (&self.called, self.place()) {
             (Some(CalledTool::Listed(position)), Some(entry)) => &entry.tool_at(*position).name,
             (Some(CalledTool::Unlisted(name)), _) => name,
             (Some(CalledTool::Listed(_)), None) | (None, _) => "",
@@ -146,7 +153,7 @@ impl EndedCall {
             _ => None,
         };
         CountKey {
-            entry: self.entry.as_ref().map_or(0, |entry| Arc::as_ptr(entry) as usize),
+            entry: self.place().map_or(0, |entry| Arc::as_ptr(entry) as usize),
             tool,
             principal: self.origin.arrival().principal.as_ref().map(Principal::id),
         }
@@ -157,13 +164,13 @@ impl EndedCall {
     pub fn counted_under(&self) -> (Vec<(CountedKind, String)>, Option<Arc<Entry>>) {
         let (kind, name) = self.principal();
         let mut names = vec![(CountedKind::Principal, format!("{kind}/{name}"))];
-        if let Some(entry) = &self.entry {
+        if let Some(entry) = self.place() {
             names.push((CountedKind::Server, entry.name().to_string()));
             if self.count_key().tool.is_some() {
                 names.push((CountedKind::Tool, format!("{}__{}", entry.name(), self.name())));
             }
         }
-        (names, self.entry.clone())
+        (names, self.place().cloned())
     }
 
     pub fn into_row(self, keeps_contents: bool) -> CallRow {
