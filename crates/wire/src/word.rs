@@ -1,5 +1,5 @@
-//! Byte search eight bytes at a time, and in long texts with vector instructions, without unsafe code: the inner loop of
-//! [`super::scan`] and [`super::sse`], which process messages of many megabytes.
+//! Byte search eight bytes at a time, and in long texts with vector instructions: the inner loop of [`super::scan`] and
+//! [`super::sse`], which process messages of many megabytes.
 
 use memchr::memchr2;
 
@@ -7,8 +7,8 @@ const ONES: u64 = 0x0101_0101_0101_0101;
 const HIGHS: u64 = 0x8080_8080_8080_8080;
 /// Most strings are shorter, and for them vectors do not pay.
 const SHORT: usize = 64;
-/// A part of a long text that stays in the processor's cache while it is looked at twice.
-const PART: usize = 4 * 1024;
+/// How much of a long text is looked at before it is decided whether it has a hit: a few vectors.
+const BLOCK: usize = 128;
 
 /// The first quote, backslash or control character at or after `from`: where plain string content ends.
 pub(super) fn string_stop(bytes: &[u8], from: usize) -> Option<usize> {
@@ -17,7 +17,7 @@ pub(super) fn string_stop(bytes: &[u8], from: usize) -> Option<usize> {
         from,
         |word| equals(word, b'"') | equals(word, b'\\') | below(word, 0x20),
         |byte| (byte == b'"') | (byte == b'\\') | (byte < 0x20),
-        |rest| plain_length(rest, |least, _| least >= 0x20),
+        blocks_without,
     )
 }
 
@@ -31,7 +31,7 @@ pub(super) fn ascii_string_stop(bytes: &[u8], from: usize) -> Option<usize> {
         from,
         |word| is(word, b'"') | is(word, b'\\') | word.wrapping_sub(ONES * 0x20) | word,
         |byte| (byte == b'"') | (byte == b'\\') | (byte.cast_signed() < 0x20),
-        |rest| plain_length(rest, |least, all| least >= 0x20 && all.is_ascii()),
+        blocks_without,
     )
 }
 
@@ -42,18 +42,18 @@ pub(super) fn line_end(bytes: &[u8], from: usize) -> Option<usize> {
         from,
         |word| equals(word, b'\n') | equals(word, b'\r'),
         |byte| (byte == b'\n') | (byte == b'\r'),
-        |rest| memchr2(b'\n', b'\r', rest).unwrap_or(rest.len()),
+        |rest, _| memchr2(b'\n', b'\r', rest).unwrap_or(rest.len()),
     )
 }
 
 /// Finds the first hit. The lowest mark of a word is exact: a borrow spreads only upwards, from a byte that is a hit
 /// itself. In a long text, `skip` returns how many bytes from its beginning are no hits.
-fn find(
+fn find<H: Fn(u8) -> bool>(
     bytes: &[u8],
     from: usize,
     in_word: impl Fn(u64) -> u64,
-    is_hit: impl Fn(u8) -> bool,
-    skip: impl Fn(&[u8]) -> usize,
+    is_hit: H,
+    skip: impl Fn(&[u8], &H) -> usize,
 ) -> Option<usize> {
     let mut at = from;
     let mut long_from = from.saturating_add(SHORT);
@@ -65,33 +65,38 @@ fn find(
         at += 8;
         if at >= long_from {
             // After that, the hit is near.
-            at += skip(&bytes[at..]);
+            at += skip(&bytes[at..], &is_hit);
             long_from = usize::MAX;
         }
     }
     bytes.get(at..)?.iter().position(|&byte| is_hit(byte)).map(|offset| at + offset)
 }
 
-/// How many bytes of a string are before its first quote or backslash, if `is_plain` holds for all of them; otherwise before
-/// the part of them for which it does not. It is given the least byte, and the bits that occur in any byte.
+/// The length of the blocks before the first one with a hit, with the widest vectors that the processor has.
 #[inline(never)]
-fn plain_length(text: &[u8], is_plain: impl Fn(u8, u8) -> bool) -> usize {
-    let mut length = 0;
-    for part in text.chunks(PART) {
-        let end = memchr2(b'"', b'\\', part);
-        // The loop has no early exit, so that the compiler uses vectors.
-        let before = &part[..end.unwrap_or(part.len())];
-        let (least, all) =
-            before.iter().fold((u8::MAX, 0), |(least, all), &byte| (byte.min(least), byte | all));
-        if !is_plain(least, all) {
-            return length;
-        }
-        match end {
-            Some(end) => return length + end,
-            None => length += part.len(),
-        }
+#[allow(unsafe_code)] // Only the caller knows which instructions the processor has.
+fn blocks_without(text: &[u8], is_hit: &impl Fn(u8) -> bool) -> usize {
+    #[cfg(target_arch = "x86_64")]
+    if is_x86_feature_detected!("avx2") {
+        // SAFETY: the processor has these instructions.
+        return unsafe { blocks_without_by_avx2(text, is_hit) };
     }
-    length
+    count_blocks(text, is_hit)
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+fn blocks_without_by_avx2(text: &[u8], is_hit: &impl Fn(u8) -> bool) -> usize {
+    count_blocks(text, is_hit)
+}
+
+/// Inlined, so that it is compiled for the instructions of its caller.
+#[inline(always)]
+fn count_blocks(text: &[u8], is_hit: &impl Fn(u8) -> bool) -> usize {
+    let (blocks, _) = text.as_chunks::<BLOCK>();
+    // The look at a block has no early exit, so that the compiler uses vectors.
+    let has_hit = |block: &[u8; BLOCK]| block.iter().fold(false, |any, &byte| any | is_hit(byte));
+    blocks.iter().position(has_hit).unwrap_or(blocks.len()) * BLOCK
 }
 
 fn equals(word: u64, byte: u8) -> u64 {
@@ -109,7 +114,7 @@ mod tests {
 
     #[test]
     fn every_position_is_found() {
-        for length in (0..40).chain([63, 64, 65, 127, 128, 129, 200, 333]) {
+        for length in (0..40).chain([63, 64, 65, 127, 128, 129, 191, 192, 193, 200, 333]) {
             for hit in 0..length {
                 for byte in [b'"', b'\\', 0, 0x1f, b'\n', b'\r'] {
                     let mut bytes = vec![0xc3; length];
