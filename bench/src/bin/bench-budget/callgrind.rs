@@ -1,6 +1,6 @@
-//! Callgrind: its command line, and the totals in its output.
+//! Callgrind: its command line, and the totals and the names of functions in its output.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::path::Path;
 
@@ -26,10 +26,39 @@ pub fn wrapper(output: &Path) -> Vec<String> {
     ["valgrind", "--tool=callgrind", "--log-file=/dev/null", &file].map(str::to_owned).into()
 }
 
+/// The same, with the names of functions that the linker knows.
+pub fn wrapper_for_linker(output: &Path) -> Vec<String> {
+    [wrapper(output), vec!["--demangle=no".to_owned()]].concat()
+}
+
 pub fn read(output: &Path) -> Result<Counts> {
-    let text =
-        fs::read_to_string(output).with_context(|| format!("callgrind wrote no {}", output.display()))?;
-    parse(&text).context("unexpected output of callgrind")
+    parse(&text_of(output)?).context("unexpected output of callgrind")
+}
+
+/// How often each function was called.
+pub fn read_calls(output: &Path) -> Result<BTreeMap<String, f64>> {
+    parse_calls(&text_of(output)?).context("unexpected output of callgrind")
+}
+
+fn text_of(output: &Path) -> Result<String> {
+    fs::read_to_string(output).with_context(|| format!("callgrind wrote no {}", output.display()))
+}
+
+fn parse_calls(text: &str) -> Option<BTreeMap<String, f64>> {
+    let (mut names, mut callee, mut calls) = (HashMap::new(), "", BTreeMap::new());
+    for line in text.lines() {
+        if let Some(name) = line.strip_prefix("fn=") {
+            resolve(name, &mut names)?;
+        } else if let Some(name) = line.strip_prefix("cfn=") {
+            callee = resolve(name, &mut names)?;
+        } else if let Some(count) = line.strip_prefix("calls=") {
+            // A function that calls itself is called `name'2` there.
+            let name = callee.split('\'').next().unwrap_or(callee);
+            *calls.entry(name.to_owned()).or_default() +=
+                count.split_whitespace().next()?.parse::<f64>().ok()?;
+        }
+    }
+    Some(calls)
 }
 
 fn parse(text: &str) -> Option<Counts> {
@@ -74,6 +103,14 @@ mod tests {
             cfn=(3) realloc\ncalls=2 0\n3 4\n\nfn=(3)\n0 4\ncfn=(2)\ncalls=2 0\n0 8\n\ntotals: 126\n";
         let counts = Counts { instructions: 126.0, allocations: 9.0, system_calls: None };
         assert_eq!(parse(text), Some(counts));
+    }
+
+    #[test]
+    fn calls_of_functions_are_counted() {
+        let text = "fn=(1) work\n3 20\ncob=(2) libc\ncfn=(2) malloc\ncalls=7 0 \n3 90\ncfn=(3) walk'2\ncalls=2 0\n3 4\n\n\
+            fn=(3)\n0 4\ncfn=(4) walk\ncalls=1 0\n0 8\n";
+        let calls = [("malloc", 7.0), ("walk", 3.0)].map(|(name, count)| (name.to_owned(), count));
+        assert_eq!(parse_calls(text), Some(calls.into()));
     }
 
     #[test]

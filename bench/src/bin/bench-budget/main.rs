@@ -1,15 +1,16 @@
 //! Counts what an operation costs: instructions and allocations with callgrind, system calls with strace. Compares the
 //! counts with `bench/budget.toml`, and fails if one exceeds its budget. Counts hardly depend on how busy the machine is.
 //!
-//! bench-budget [--write] [--toolgate FILE] [--file bench/budget.toml] [ROW...]
+//! bench-budget [--write] [--functions] [--toolgate FILE] [--file bench/budget.toml] [ROW...]
 
 mod budget;
 mod callgrind;
 mod counts;
+mod functions;
 mod rows;
 mod strace;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -17,10 +18,15 @@ use anyhow::{Context, Result, bail, ensure};
 use budget::{Budget, Verdict};
 use counts::Counts;
 
+/// The functions that an operation runs through, for the linker.
+const FUNCTIONS: &str = "bench/functions.txt";
+
 struct Plan {
     toolgate: PathBuf,
     file: PathBuf,
     is_writing: bool,
+    /// Only writes the list of functions.
+    lists_functions: bool,
     /// Measures only these rows, if there are any.
     only: Vec<String>,
 }
@@ -31,11 +37,13 @@ impl Plan {
             toolgate: sibling("toolgate")?,
             file: "bench/budget.toml".into(),
             is_writing: false,
+            lists_functions: false,
             only: Vec::new(),
         };
         while let Some(word) = words.next() {
             match word.as_str() {
                 "--write" => plan.is_writing = true,
+                "--functions" => plan.lists_functions = true,
                 "--toolgate" => plan.toolgate = words.next().context("--toolgate needs a file")?.into(),
                 "--file" => plan.file = words.next().context("--file needs a file")?.into(),
                 flag if flag.starts_with('-') => bail!("unknown flag {flag}"),
@@ -62,6 +70,12 @@ fn sibling(name: &str) -> Result<PathBuf> {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<ExitCode> {
     let plan = Plan::parse(std::env::args().skip(1))?;
+    if plan.lists_functions {
+        let used = rows::functions(&plan).await?;
+        let count = functions::write(Path::new(FUNCTIONS), &plan.toolgate, &used)?;
+        println!("{count} functions written to {FUNCTIONS}");
+        return Ok(ExitCode::SUCCESS);
+    }
     let budget = if plan.is_writing { Budget::default() } else { Budget::read(&plan.file)? };
     if !plan.is_writing && budget.processor != std::env::consts::ARCH {
         println!(
@@ -85,6 +99,7 @@ async fn main() -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     if plan.only.is_empty() {
+        functions::compare(Path::new(FUNCTIONS), &plan.toolgate)?;
         verdict.note_stale(&budget, |name| seen.iter().any(|(row, _)| *row == name));
     }
     print!("{verdict}");

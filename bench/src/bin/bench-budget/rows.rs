@@ -1,6 +1,7 @@
 //! The table of rows, and how a row is measured: as the difference of two runs of the same program, of which one does so
 //! many operations more. Everything else in them is the same and cancels out.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
@@ -18,7 +19,7 @@ use toolgate_bench::target::Target;
 
 use super::budget::Budget;
 use super::counts::Counts;
-use super::{Plan, callgrind, sibling, strace};
+use super::{Plan, callgrind, functions, sibling, strace};
 
 /// What is registered in the gateway.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -161,10 +162,30 @@ fn script(target: Target, work: Work) -> Script {
     Script { target, is_modern: false, work }
 }
 
+/// All programs share one processor. So the gateway has one thread for requests, and what it reads was written
+/// completely before: the order of the work, and in how many pieces it is done, is always the same.
+fn share_one_processor() -> Result<()> {
+    system::pin(std::process::id(), *system::processors()?.first().context("no processor")?)
+}
+
+/// The functions that the operations of the rows run through.
+pub async fn functions(plan: &Plan) -> Result<BTreeSet<String>> {
+    share_one_processor()?;
+    let mut used = BTreeSet::new();
+    for scene in SCENES {
+        let rows: Vec<&Row> = ROWS.iter().filter(|row| row.scene == *scene).collect();
+        let stage = Stage::prepare(*scene, &plan.toolgate).await?;
+        let base = stage.count_calls(&rows, None).await?;
+        for row in rows.iter().filter(|row| plan.wants(row.name)) {
+            let more = stage.count_calls(&rows, Some((row, row.operations))).await?;
+            used.extend(functions::of_operation(&more, &base, row.operations));
+        }
+    }
+    Ok(used)
+}
+
 pub async fn measure(plan: &Plan, budget: &Budget, mut note: impl FnMut(&'static str, Counts)) -> Result<()> {
-    // All programs share one processor. So the gateway has one thread for requests, and what it reads was written
-    // completely before: the order of the work, and in how many pieces it is done, is always the same.
-    system::pin(std::process::id(), *system::processors()?.first().context("no processor")?)?;
+    share_one_processor()?;
     for (name, part) in PARTS.iter().filter(|(name, _)| plan.wants(name)) {
         let (few, many) = (count_part(part, WARM_UP)?, count_part(part, WARM_UP + PART_OPERATIONS)?);
         note(name, many.of_one(few, PART_OPERATIONS));
@@ -270,6 +291,13 @@ impl Stage {
         let output = self.folder.path().join("callgrind");
         self.run(callgrind::wrapper(&output), rows, more).await?;
         callgrind::read(&output)
+    }
+
+    /// How often each function is called.
+    async fn count_calls(&self, rows: &[&Row], more: Option<(&Row, usize)>) -> Result<BTreeMap<String, f64>> {
+        let output = self.folder.path().join("callgrind");
+        self.run(callgrind::wrapper_for_linker(&output), rows, more).await?;
+        callgrind::read_calls(&output)
     }
 
     /// System calls of one operation, likewise.
