@@ -10,7 +10,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use http_body::Body;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::in_use::{Begun, READ_BUFFER, Shared, note_unread};
+use super::in_use::{Begun, READ_BUFFER, Shared, head_begun_behind, note_unread};
 use super::response::ResponseBody;
 use super::stream::ClientStream;
 
@@ -141,7 +141,7 @@ impl Events {
         }
         match shared.budgets.buffered.take(READ_BUFFER as u64) {
             Ok(charge) => {
-                let (unread, head_begun) = (unread.freeze(), next_begun.unwrap_or_else(Instant::now));
+                let (unread, head_begun) = (unread.freeze(), head_begun_behind(next_begun, Instant::now()));
                 AfterEvents::Begun(Box::new(Begun { stream, unread, head_begun, charge }))
             }
             Err(_) => AfterEvents::Closed,

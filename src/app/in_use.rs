@@ -15,6 +15,9 @@ use budget::{Bound, Budgets, Taken};
 
 /// Time to send the head of a request, from its first byte. A TLS handshake counts as a part of the first head.
 pub const HEAD_TIME: Duration = Duration::from_secs(15);
+/// The least of that time which is left for a head that began behind another request, when that was answered: what the client has
+/// sent meanwhile may still have to be read.
+const LEFT_TO_READ: Duration = Duration::from_secs(2);
 /// Interval of the idle check, which drops the buffers of a connection that had no request since the last check. The
 /// first check comes soon, since many agents send a single request: connections that come one after another can then
 /// reuse the same memory. The interval doubles while a connection is busy.
@@ -60,9 +63,31 @@ pub struct Begun {
     pub charge: Taken,
 }
 
+/// From when on the head of the next request has its time. Its first byte came at `first`, if it came while the request before was
+/// being answered.
+pub fn head_begun_behind(first: Option<Instant>, now: Instant) -> Instant {
+    let earliest = now.checked_sub(HEAD_TIME - LEFT_TO_READ).unwrap_or(now);
+    first.map_or(now, |first| first.max(earliest))
+}
+
 /// Counts a connection that was closed since its client read nothing for too long.
 pub fn note_unread(cause: Option<&io::Error>, shared: &Shared) {
     if cause.is_some_and(|cause| cause.kind() == io::ErrorKind::TimedOut) {
         shared.budgets.refusals.count(Bound::SendTime);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_head_behind_a_request_has_its_time_from_its_first_byte_and_some_to_be_read() {
+        let second = Duration::from_secs(1);
+        let start = Instant::now();
+        assert_eq!(head_begun_behind(None, start), start);
+        assert_eq!(head_begun_behind(Some(start), start + 5 * second), start);
+        let late = start + 60 * second;
+        assert_eq!(late.duration_since(head_begun_behind(Some(start), late)), HEAD_TIME - LEFT_TO_READ);
     }
 }

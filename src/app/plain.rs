@@ -21,7 +21,7 @@ use tokio::time::{Sleep, sleep};
 
 use super::events::Events;
 use super::front::AgentReply;
-use super::in_use::{Begun, FIRST_LOOK, READ_BUFFER, Shared, note_unread};
+use super::in_use::{Begun, FIRST_LOOK, READ_BUFFER, Shared, head_begun_behind, note_unread};
 use super::response::{ResponseBody, charge_pieces, events_body};
 use super::stream::ClientStream;
 use crate::http::body as limits;
@@ -115,7 +115,7 @@ pub async fn serve(begun: Begun, peer: IpAddr, shared: &Shared) -> Next {
         }
         let arrived = Instant::now();
         if has_served {
-            head_begun = connection.next_begun.take().unwrap_or(arrived);
+            head_begun = head_begun_behind(connection.next_begun.take(), arrived);
         }
         let bytes = connection.buffer.split().freeze();
         let Some(head) = heads.read(&bytes) else {
