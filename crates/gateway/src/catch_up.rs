@@ -206,7 +206,7 @@ impl Gateway {
                 (None, None) => principals,
             };
         }
-        principals.is_initialized |= changes.mode.is_some();
+        principals.is_initialized |= changes.mode.as_deref() == Some(self.mode.as_str());
         self.publish_changes(&before, catalog, principals);
         self.follow_leases();
         self.end(ended);

@@ -242,8 +242,18 @@ impl Gateway {
         store.watch_writes(move |elapsed| writes.store_written(elapsed));
         let replicas = Replicas::join(&store, &sharing.internal_url).await?;
         // What changes from here on is read again.
-        let mut loaded = store.load(now_ms()).await?;
-        let is_initialized = admission::is_initialized(loaded.mode.as_deref(), mode)?;
+        let loading = async {
+            let loaded = store.load(now_ms()).await?;
+            let is_initialized = admission::is_initialized(loaded.mode.as_deref(), mode)?;
+            Ok::<_, Error>((loaded, is_initialized))
+        };
+        let (mut loaded, is_initialized) = match loading.await {
+            Ok(loaded) => loaded,
+            Err(error) => {
+                replicas.leave(&store).await;
+                return Err(error);
+            }
+        };
         if !is_initialized {
             tracing::info!("not initialized yet; the response to POST /init contains the token of the admin");
         }

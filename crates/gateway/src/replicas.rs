@@ -62,6 +62,15 @@ impl Replicas {
         replicas.alive.store(Arc::new(alive));
         Ok(replicas)
     }
+
+    /// Tells the others that this gateway ends.
+    pub async fn leave(&self, store: &Store) {
+        if let Some(member) = self.own.swap(None)
+            && let Err(error) = store.leave(&member).await
+        {
+            tracing::debug!(%error, "the other gateways will notice only later that this one has ended");
+        }
+    }
 }
 
 impl Gateway {
@@ -190,13 +199,9 @@ impl Gateway {
         self.tasks.spawn(async move { stop.run_until_cancelled(task).await });
     }
 
-    /// Tells the others that this gateway ends.
+    /// Gives its leases back, and tells the others that this gateway ends.
     pub(super) async fn leave(&self) {
         self.release_leases().await;
-        if let Some(member) = self.replicas.own.swap(None)
-            && let Err(error) = self.store.leave(&member).await
-        {
-            tracing::debug!(%error, "the other gateways will notice only later that this one has ended");
-        }
+        self.replicas.leave(&self.store).await;
     }
 }

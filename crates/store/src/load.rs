@@ -29,6 +29,8 @@ pub struct Loaded {
 impl Store {
     pub async fn load(&self, now_ms: i64) -> Result<Loaded, StoreError> {
         let mut tx = self.read().await?;
+        // The key may be being replaced since a moment ago.
+        settings::learn_other_key(&mut tx, &self.seal).await?;
         let epoch = settings::epoch(&mut tx).await?;
         let mode = settings::mode(&mut tx).await?;
         let grants = self.read_grants_of(&mut tx, None).await?;

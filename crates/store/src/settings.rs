@@ -38,7 +38,10 @@ impl Store {
         let mut tx = self.own_change().await?;
         match claim_mode(&mut tx, mode).await? {
             true => tx.commit().await,
-            false => Ok(()),
+            false => {
+                tx.roll_back().await;
+                Ok(())
+            }
         }
     }
 

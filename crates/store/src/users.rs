@@ -70,6 +70,7 @@ impl Store {
     ) -> Result<bool, StoreError> {
         let mut tx = self.change(note).await?;
         if !settings::claim_mode(&mut tx, mode.as_str()).await? {
+            tx.roll_back().await;
             return Ok(false);
         }
         self.put(&mut tx, first, now_ms).await?;

@@ -188,6 +188,7 @@ async fn a_database_gets_a_mode_once() {
     let after = store.load(1).await.unwrap();
     assert_eq!(after.mode.as_deref(), Some("development"));
     assert_eq!(after.epoch, before.epoch, "nothing was changed");
+    assert!(store.health().borrow().is_ok(), "and nothing failed");
 }
 
 #[tokio::test]

@@ -54,6 +54,7 @@ async fn users_come_back_after_every_kind_of_change() {
     assert_eq!(store.mode().await.unwrap().as_deref(), Some("enterprise"));
     let second = user("admin", "87654321");
     assert!(!store.initialize(Mode::Enterprise, &second, 2, &noted()).await.unwrap());
+    assert!(store.health().borrow().is_ok(), "nothing failed");
     assert_eq!(shown(&store.load_users().await.unwrap()), shown(std::slice::from_ref(&admin)));
     store.put_user(&bob, 2, &noted()).await.unwrap();
     let before = bob.username.clone();
