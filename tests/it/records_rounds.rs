@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::support::{Behaviour, Fake, ModernAgent, TestApp, eventually};
+use crate::support::{Behaviour, Fake, ModernAgent, Tally, TestApp, eventually};
 
 fn able() -> Value {
     json!({"elicitation": {"form": {}, "url": {}}})
@@ -115,4 +115,21 @@ async fn pages_that_are_visited_first_belong_to_the_call_and_a_used_state_does_n
     eventually("the refusal is recorded", async || records(&app).await.len() == 2).await;
     let record = &records(&app).await[0];
     assert_eq!((&record["outcome"], &record["name"]), (&json!("denied"), &json!("ask")), "{record}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_may_no_longer_go_on_is_denied_once() {
+    let app = TestApp::start_with(|config| config.telemetry = true).await;
+    let fake = Fake::start(Behaviour::of(json!({"era": "legacy"}))).await;
+    app.register_http("s", &fake).await;
+    let agent = ModernAgent::at(&app, "/mcp").with(able());
+    let call = json!({"name": "s__ask", "arguments": {"rounds": [[form("a")]]}});
+    let asked = agent.result("tools/call", call.clone()).await;
+    app.post("/api/v0/tools/disable?entity=s__ask", json!({})).await.expect(200);
+    let before = Tally::of(&app).await;
+    agent.error("tools/call", answering(&call, &asked, "accept")).await;
+    let after = Tally::of(&app).await;
+    let denied: Vec<_> =
+        after.since(&before).into_iter().filter(|(.., outcome, _)| *outcome == "denied").collect();
+    assert_eq!(denied, [("", "", "denied", 1)]);
 }

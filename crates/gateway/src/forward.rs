@@ -92,7 +92,8 @@ impl Gateway {
         state: Option<ReturnedState>,
         trail: &Trail,
     ) -> Result<Forward, Refusal> {
-        let (catalog, destination) = self.destination(&caller, head).await?;
+        let found = self.destination(&caller, head).await;
+        let (catalog, destination) = found.inspect_err(|_| self.deny(head))?;
         let mut destination = destination.returning(head, state).inspect_err(|_| self.deny(head))?;
         let disclosure = self.disclosure(caller.viewer.principal);
         let tasks = self.task_use(&caller, destination.entry.name(), head, &mut destination.edits)?;
@@ -153,7 +154,7 @@ impl Gateway {
     }
 
     /// Checks that a request still reaches this server. A call that was interrupted for input goes on only if its
-    /// caller could make it now.
+    /// caller could make it now. Counts nothing.
     pub async fn reaches(&self, caller: &Caller, head: &Head<'_>, server: &str) -> Result<(), Refusal> {
         let (_, destination) = self.destination(caller, head).await?;
         match destination.entry.name().as_str() == server {
@@ -179,8 +180,7 @@ impl Gateway {
             catalog = self.catalog_for(&caller.profile);
             found = destination::find(&catalog, caller, head);
         }
-        let destination = found.inspect_err(|_| self.deny(head))?;
-        Ok((catalog, destination))
+        Ok((catalog, found?))
     }
 
     /// Counts a refused request, if it is a call.

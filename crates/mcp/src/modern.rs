@@ -96,6 +96,7 @@ impl Mcp {
         let objection = routing::check(ask.version, routing, head, &params).err()?;
         let trail = self.trail_of_refused(&Arc::new(caller_of(ask, head, Logs::None)), head);
         trail.refuse(|| objection.to_string());
+        trail.set_code(objection.code().into());
         Some(Reply::objection(head.id.as_ref().map(|id| id.raw()), &objection).to_call(&trail))
     }
 

@@ -175,12 +175,11 @@ impl Reply {
 
     /// A modern request that failed the checks of `routing`.
     pub fn objection(id: Option<&[u8]>, objection: &Objection) -> Self {
-        let (code, sentence) = match objection {
-            Objection::Incomplete(sentence) => (code::INVALID_PARAMS, sentence),
-            Objection::HeaderMismatch(sentence) => (code::HEADER_MISMATCH, sentence),
+        let sentence = match objection {
+            Objection::Incomplete(sentence) | Objection::HeaderMismatch(sentence) => sentence,
             Objection::UnsupportedVersion(requested) => return Self::unsupported_version(id, requested),
         };
-        let message = authored::error(id, code, sentence, None);
+        let message = authored::error(id, objection.code(), sentence, None);
         Self::new(StatusCode::BAD_REQUEST, ReplyBody::Json(vec![message]))
     }
 
@@ -202,8 +201,8 @@ impl Reply {
         let supported = Version::SUPPORTED.iter().rev().filter(|version| is_supported(version));
         let supported: Vec<_> = supported.map(|version| version.as_str()).collect();
         let data = json!({ "supported": supported, "requested": requested }).to_string();
-        let sentence = Objection::UnsupportedVersion(requested.to_owned()).to_string();
-        let code = code::UNSUPPORTED_PROTOCOL_VERSION;
+        let objection = Objection::UnsupportedVersion(requested.to_owned());
+        let (sentence, code) = (objection.to_string(), objection.code());
         Self::new(
             StatusCode::BAD_REQUEST,
             ReplyBody::Json(vec![authored::error(id, code, &sentence, Some(data.as_bytes()))]),

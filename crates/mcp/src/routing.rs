@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use wire::error::code;
 use wire::headers::{self, HeaderParam, METHOD, NAME, PARAM_PREFIX};
 use wire::{Head, Version, meta};
 
@@ -27,6 +28,17 @@ impl fmt::Display for Objection {
             Objection::UnsupportedVersion(requested) => {
                 write!(f, "protocol version {requested:?} is not supported")
             }
+        }
+    }
+}
+
+impl Objection {
+    /// The code of the error that the client gets.
+    pub fn code(&self) -> i32 {
+        match self {
+            Objection::Incomplete(_) => code::INVALID_PARAMS,
+            Objection::HeaderMismatch(_) => code::HEADER_MISMATCH,
+            Objection::UnsupportedVersion(_) => code::UNSUPPORTED_PROTOCOL_VERSION,
         }
     }
 }
