@@ -64,11 +64,16 @@ impl From<&[u8]> for OwnedId {
 impl OwnedId {
     /// The key under which a request is found: the same for all ways of writing the same string.
     pub fn key_of(raw: &[u8]) -> Self {
-        match raw.contains(&b'\\').then(|| text::unescape(raw)).flatten() {
-            // Never equal to another token: a string that is written without escapes has no quote in it.
-            Some(value) => [b"\"", value.as_bytes(), b"\""].concat().as_slice().into(),
-            None => raw.into(),
+        if !raw.contains(&b'\\') {
+            return raw.into();
         }
+        // No key is that of another id: a string that is written without escapes has no quote in it, and no token begins
+        // with a backslash.
+        let key = match text::unescape(raw) {
+            Some(value) => [b"\"", value.as_bytes(), b"\""].concat(),
+            None => [b"\\", raw].concat(),
+        };
+        key.as_slice().into()
     }
 }
 
@@ -207,7 +212,8 @@ mod tests {
         ] {
             assert_eq!(key(one), key(other));
         }
-        let ids = ["1", r#""1""#, r#""c""#, r#""C""#, r#""\"c\"""#, r#""\\u0063""#, r#""\ud83d""#];
+        let ids =
+            ["1", r#""1""#, r#""c""#, r#""C""#, r#""\"c\"""#, r#""\\u0063""#, r#""\ud83d""#, r#""\\ud83d""#];
         for (at, one) in ids.iter().enumerate() {
             assert!(ids[at + 1..].iter().all(|other| key(one) != key(other)), "{one}");
         }
