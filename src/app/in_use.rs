@@ -17,7 +17,7 @@ use budget::{Bound, Budgets, Taken};
 pub const HEAD_TIME: Duration = Duration::from_secs(15);
 /// The least of that time which is left for a head that began behind another request, when that was answered: what the client has
 /// sent meanwhile may still have to be read.
-const LEFT_TO_READ: Duration = Duration::from_secs(2);
+const LEFT_TO_READ: Duration = Duration::from_secs(5);
 /// Interval of the idle check, which drops the buffers of a connection that had no request since the last check. The
 /// first check comes soon, since many agents send a single request: connections that come one after another can then
 /// reuse the same memory. The interval doubles while a connection is busy.
@@ -86,7 +86,7 @@ mod tests {
         let second = Duration::from_secs(1);
         let start = Instant::now();
         assert_eq!(head_begun_behind(None, start), start);
-        assert_eq!(head_begun_behind(Some(start), start + 5 * second), start);
+        assert_eq!(head_begun_behind(Some(start), start + 3 * second), start);
         let late = start + 60 * second;
         assert_eq!(late.duration_since(head_begun_behind(Some(start), late)), HEAD_TIME - LEFT_TO_READ);
     }

@@ -111,7 +111,11 @@ pub async fn serve(begun: Begun, peer: IpAddr, shared: &Shared) -> Next {
             Arrived::Nothing if connection.stream.is_between_heads(has_served) => {
                 return Next::Rest(connection.stream);
             }
-            Arrived::Nothing => return connection.hand_over(Bytes::new(), head_begun),
+            Arrived::Nothing => {
+                // A part of a head that TLS has not opened yet; perhaps of the next request.
+                let head_begun = if has_served { Instant::now() } else { head_begun };
+                return connection.hand_over(Bytes::new(), head_begun);
+            }
         }
         let arrived = Instant::now();
         if has_served {
