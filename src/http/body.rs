@@ -74,13 +74,18 @@ where
     B::Error: std::error::Error + 'static,
 {
     let too_large = || ErrorResponse::too_large(budgets.exceeded(Bound::BodySize, BODY_LIMIT as u64));
-    if body.size_hint().lower() > BODY_LIMIT as u64 {
-        discard(body, 0).await;
-        return Err(too_large());
-    }
+    // It is received all the same: a client that is still sending would not read why it is refused.
+    let is_too_large = body.size_hint().lower() > BODY_LIMIT as u64;
     let (begun, mut received) = (Instant::now(), 0);
     loop {
-        let Ok(next) = timeout_at(begun + time_for(received), body.frame()).await else {
+        let mut until = begun + time_for(received);
+        if is_too_large {
+            until = until.min(Instant::now() + DISCARD_TIME);
+        }
+        let Ok(next) = timeout_at(until, body.frame()).await else {
+            if is_too_large {
+                return Err(too_large());
+            }
             budgets.refusals.count(Bound::BodyTime);
             return Err(ErrorResponse::slow_body());
         };
@@ -94,6 +99,9 @@ where
         if received > BODY_LIMIT {
             discard(body, received).await;
             return Err(too_large());
+        }
+        if is_too_large {
+            continue;
         }
         if let Err(exceeded) = take(data) {
             discard(body, received).await;
