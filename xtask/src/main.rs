@@ -54,6 +54,8 @@ cargo xtask budget [ROW...] [--toolgate FILE]
                             counts instructions, allocations and system calls of the release build, or of FILE, and
                             compares them with bench/budget.toml
 cargo xtask budget --write  writes the counts into bench/budget.toml
+cargo xtask budget --functions
+                            writes the functions that operations run through into bench/functions.txt, for the linker
 cargo xtask bench [TOPIC...] [--rounds N] [--seconds S] [--toolgate FILE]
                             CPU time, latency and memory of the release build, or of FILE, beside nginx, into
                             bench/results.md; with TOPIC (workloads, rest, ways, growth) only printed

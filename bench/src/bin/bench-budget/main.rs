@@ -53,7 +53,8 @@ impl Plan {
         if let Some(unknown) = plan.only.iter().find(|name| !rows::names().any(|row| row == name.as_str())) {
             bail!("there is no row {unknown}; the rows are {}", rows::names().collect::<Vec<_>>().join(", "));
         }
-        ensure!(!plan.is_writing || plan.only.is_empty(), "--write writes all rows");
+        let writes_all = plan.is_writing || plan.lists_functions;
+        ensure!(!writes_all || plan.only.is_empty(), "--write and --functions measure all rows");
         Ok(plan)
     }
 

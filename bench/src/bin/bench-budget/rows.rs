@@ -176,7 +176,7 @@ pub async fn functions(plan: &Plan) -> Result<BTreeSet<String>> {
         let rows: Vec<&Row> = ROWS.iter().filter(|row| row.scene == *scene).collect();
         let stage = Stage::prepare(*scene, &plan.toolgate).await?;
         let base = stage.count_calls(&rows, None).await?;
-        for row in rows.iter().filter(|row| plan.wants(row.name)) {
+        for row in &rows {
             let more = stage.count_calls(&rows, Some((row, row.operations))).await?;
             used.extend(functions::of_operation(&more, &base, row.operations));
         }
