@@ -42,7 +42,9 @@ export function explain(call: Call): Explanation {
         title: 'Why was it refused?',
         text: [
           ...reason,
-          'A limit was reached, so the gateway refused the call at once instead of making others wait.',
+          call.attempts > 0
+            ? 'The result found no room in the gateway. The call may have run.'
+            : 'A limit was reached, so the gateway refused the call at once instead of making others wait.',
         ],
         advice:
           'The limits of the gateway and what is used of them are on the System page. The rate limits and the concurrent ' +
@@ -162,8 +164,8 @@ function slowAdvice(call: Call): string {
 function deniedAdvice(call: Call): string {
   const noun = nounOf(call.method)
   return (
-    `The ${noun} does not exist under this name, is disabled, or is not part of what this caller may use. ` +
-    `Check the name, enable the ${noun} and its server, or use an endpoint that has it.`
+    `The ${noun} does not exist under this name, is disabled, or is not part of what this caller may use, or the request is ` +
+    `not valid. Check the name, enable the ${noun} and its server, or use an endpoint that has it.`
   )
 }
 
