@@ -161,7 +161,7 @@ impl Recorder {
     }
 
     /// Takes a call that ended. It never waits.
-    pub(super) fn add(&self, call: EndedCall, now: std::time::Instant) {
+    pub(super) fn add(&self, call: Box<EndedCall>, now: std::time::Instant) {
         // Calls may be traced and not recorded.
         if self.is_on() && !self.lock_intake().add(call, now) {
             self.drop_record();

@@ -120,7 +120,8 @@ pub struct Trail(Option<Arc<Held>>);
 struct Held {
     recorder: Arc<Recorder>,
     id: CallId,
-    call: Mutex<Option<EndedCall>>,
+    /// Boxed, since it is large and moved.
+    call: Mutex<Option<Box<EndedCall>>>,
     /// `None` if calls are not traced.
     span: Option<Box<CallSpan>>,
 }
@@ -183,7 +184,7 @@ impl Gateway {
         let now_ms = now_ms();
         let id = self.recorder.next_id(now_ms);
         let waited = i64::try_from(origin.arrival().at.elapsed().as_millis()).unwrap_or_default();
-        let mut call = EndedCall {
+        let mut call = Box::new(EndedCall {
             id,
             at_ms: now_ms - waited,
             origin,
@@ -209,7 +210,7 @@ impl Gateway {
             marks: Vec::new(),
             arguments: None,
             result: None,
-        };
+        });
         if let Some(span) = &span {
             call.trace = Some(span.context());
         }
@@ -264,7 +265,7 @@ impl Gateway {
 impl Trail {
     fn note(&self, note: impl FnOnce(&mut EndedCall)) {
         let Some(held) = &self.0 else { return };
-        let mut call: MutexGuard<'_, Option<EndedCall>> =
+        let mut call: MutexGuard<'_, Option<Box<EndedCall>>> =
             held.call.lock().expect("no code panics while it holds a trail");
         if let Some(call) = call.as_mut() {
             note(call);

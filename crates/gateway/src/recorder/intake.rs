@@ -17,7 +17,8 @@ use store::CountedKind;
 /// What has ended since the task that writes last looked.
 pub struct Intake {
     pub counts: HashMap<CountKey, Group, RandomState>,
-    pub queue: Vec<EndedCall>,
+    #[allow(clippy::vec_box)] // They come in boxes, and are not moved out of them.
+    pub queue: Vec<Box<EndedCall>>,
     /// How many calls per second get a record, and how many may get one now.
     rate: f64,
     allowance: f64,
@@ -58,7 +59,7 @@ impl Intake {
     }
 
     /// Counts a call, and keeps it for the task that writes if there is room; returns whether it was kept.
-    pub fn add(&mut self, call: EndedCall, now: Instant) -> bool {
+    pub fn add(&mut self, call: Box<EndedCall>, now: Instant) -> bool {
         let group = self.counts.entry(call.count_key()).or_insert_with(|| {
             let (names, entry) = call.counted_under();
             Group { names, sum: Sum::default(), _entry: entry }
