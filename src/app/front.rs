@@ -216,7 +216,7 @@ impl Front {
 
     pub async fn answer_plain(
         &self,
-        head: PlainHead<'_>,
+        head: &PlainHead<'_>,
         caller: Option<Identity>,
         body: Bytes,
         arrived: Instant,
@@ -230,12 +230,12 @@ impl Front {
         let ask = Ask {
             method: head.method,
             transport: head.place.transport,
-            viewer: Viewer { scope: head.place.scope, principal },
+            viewer: Viewer { scope: head.place.scope.clone(), principal },
             revoked: revoked.clone(),
             grant: grant.flatten(),
             session: head.headers.session,
             version: head.headers.version,
-            routing: head.routing,
+            routing: head.routing.clone(),
             accepts_events: accepts_events(head.headers.accept.into_iter()),
             query: head.query,
             body,

@@ -12,7 +12,7 @@ use std::future::poll_fn;
 use std::io;
 use std::net::IpAddr;
 use std::pin::{Pin, pin};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use bytes::{Buf, Bytes, BytesMut};
@@ -128,7 +128,7 @@ pub async fn serve(begun: Begun, peer: IpAddr, shared: &Shared) -> Next {
         if bytes.len() > head.length + head.body_length {
             connection.next_begun = Some(head_begun);
         }
-        match connection.answer(head, &bytes, peer, arrived, shared).await {
+        match connection.answer(&head, &bytes, peer, arrived, shared).await {
             Ok(Answered::Sent) => (has_served, idle_check.has_served) = (true, true),
             Ok(Answered::Last) => return Next::Closed,
             Ok(Answered::Events { head, body, closes }) => {
@@ -176,13 +176,13 @@ impl PlainConnection {
 
     async fn answer(
         &mut self,
-        head: PlainHead<'_>,
+        head: &PlainHead<'_>,
         bytes: &Bytes,
         peer: IpAddr,
         arrived: Instant,
         shared: &Shared,
     ) -> io::Result<Answered> {
-        let (admitted, is_complete) = self.admit(&head, bytes, peer, shared).await;
+        let (admitted, is_complete) = self.admit(head, bytes, peer, shared).await;
         let answered = match admitted {
             Ok((caller, body)) => {
                 // Pinned here, since moving a large future is expensive.
@@ -291,6 +291,8 @@ impl PlainConnection {
 /// Tells when a connection has had no request for a while, with one timer for many requests.
 struct IdleCheck {
     sleep: Pin<Box<Sleep>>,
+    /// What the timer wakes.
+    wakes: Option<Waker>,
     interval: Duration,
     /// Whether a request was served since the last check.
     has_served: bool,
@@ -298,10 +300,15 @@ struct IdleCheck {
 
 impl IdleCheck {
     fn new() -> Self {
-        Self { sleep: Box::pin(sleep(FIRST_LOOK)), interval: FIRST_LOOK, has_served: false }
+        Self { sleep: Box::pin(sleep(FIRST_LOOK)), wakes: None, interval: FIRST_LOOK, has_served: false }
     }
 
     fn poll_idle(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let is_known = self.wakes.as_ref().is_some_and(|waker| waker.will_wake(context.waker()));
+        if is_known && !self.sleep.is_elapsed() {
+            return Poll::Pending;
+        }
+        self.wakes = Some(context.waker().clone());
         while self.sleep.as_mut().poll(context).is_ready() {
             if !std::mem::take(&mut self.has_served) {
                 return Poll::Ready(());
