@@ -34,7 +34,7 @@ use crate::http::source_limit::SourceLimit;
 use crate::http::{About, Face, FaceParts, WebSettings, client_metadata};
 use crate::oauth::external::ExternalTokens;
 use crate::oauth::{AuthorizationServer, Outside, ServerSettings};
-use crate::routes;
+use crate::routes::{self, LateRouter};
 use budget::Budgets;
 use gateway::sign_in::PeopleRules;
 use gateway::{Gateway, Lives, Sharing, init, now_ms};
@@ -226,7 +226,7 @@ impl App {
             let provider = face.sign_in.as_ref().and_then(|server| server.provider.clone());
             gateway.look_after_people(provider, people_rules(config));
         }
-        let router = routes::router(face.clone());
+        let router = LateRouter::new(face.clone());
         let mcp = Mcp::start(gateway.clone(), seals, peers.clone(), config.session_idle_timeout);
         let _ = face.mcp.set(Arc::downgrade(&mcp));
         peers.serve(&mcp, router.clone());

@@ -2,7 +2,7 @@
 //! handler, in the `#[utoipa::path]` that also describes it in the OpenAPI document.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, MatchedPath, Request, State};
@@ -12,6 +12,7 @@ use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, MethodRouter, on};
 use bytes::Bytes;
+use tower::ServiceExt;
 use utoipa::openapi::{HttpMethod, OpenApi};
 
 use crate::http::api::{
@@ -295,9 +296,24 @@ pub fn openapi() -> Bytes {
     openapi::document(described.chain(mcp))
 }
 
+/// The router of all routes, built for its first request: agents do not need it, and a start does not wait for it.
+#[derive(Clone)]
+pub struct LateRouter(Arc<LazyLock<Router, Box<dyn FnOnce() -> Router + Send>>>);
+
+impl LateRouter {
+    pub fn new(face: Face) -> Self {
+        Self(Arc::new(LazyLock::new(Box::new(|| router(face)))))
+    }
+
+    pub async fn answer(&self, request: Request) -> Response {
+        let Ok(response) = LazyLock::force(&self.0).clone().oneshot(request).await;
+        response
+    }
+}
+
 /// Builds the router from the table. Each handler runs behind the check of its access level; the checks before that
 /// are in `app::front`.
-pub fn router(face: Face) -> Router {
+fn router(face: Face) -> Router {
     let mut router = Router::new();
     let mut of_path = HashMap::new();
     for route in table() {

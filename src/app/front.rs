@@ -18,7 +18,6 @@ use hyper::header::{
 };
 use hyper::{Method, Request, Response};
 use tokio_util::sync::CancellationToken;
-use tower::ServiceExt;
 
 use super::peers::{self, Internal};
 use super::plain::head::PlainHead;
@@ -31,7 +30,7 @@ use crate::http::revocable::until_revoked;
 use crate::http::trail::{ArrivedAt, arrival};
 use crate::http::{Face, FaceParts, body, origin_check, system};
 use crate::oauth::metadata;
-use crate::routes;
+use crate::routes::{self, LateRouter};
 use gateway::identification::{Identity, TokenMemory};
 use gateway::trail::Arrival;
 use mcp::{Ask, EndpointPath, Mcp, Reply, Routing, Viewer};
@@ -49,7 +48,7 @@ const USUAL_ACCEPT: &str = "application/json, text/event-stream";
 
 #[derive(Clone)]
 pub struct Front {
-    pub router: axum::Router,
+    pub router: LateRouter,
     pub mcp: Arc<Mcp>,
     pub face: Face,
     pub peers: Arc<Internal>,
@@ -75,7 +74,7 @@ impl Front {
         let draining = self.face.draining.clone();
         let endpoint = routes::find_endpoint(head.uri.path());
         let mut response = match self.admit(&head, endpoint.is_some()) {
-            Ok(cors) => self.answer_admitted(peer, head, endpoint, body, cors).await?,
+            Ok(cors) => self.answer_admitted(peer, head, endpoint, body, cors).await,
             Err(error) => {
                 body::discard(body, 0).await;
                 error.into_response().map(ResponseBody::Router)
@@ -113,17 +112,17 @@ impl Front {
         endpoint: Option<(EndpointPath, AccessLevel)>,
         body: Incoming,
         cors: Option<HeaderValue>,
-    ) -> Result<Response<ResponseBody>, Infallible> {
+    ) -> Response<ResponseBody> {
         let asked = origin_check::is_preflight(&head.method, &head.headers)
             .then(|| head.headers.get(ACCESS_CONTROL_REQUEST_HEADERS).cloned());
         let mut response = match (&cors, &asked) {
             (Some(_), Some(_)) => NoContent.into_response().map(ResponseBody::Router),
-            (Some(_) | None, _) => self.serve(peer, head, endpoint, body).await?,
+            (Some(_) | None, _) => self.serve(peer, head, endpoint, body).await,
         };
         if let Some(origin) = cors {
             origin_check::allow(response.headers_mut(), origin, asked.flatten());
         }
-        Ok(response)
+        response
     }
 
     async fn serve(
@@ -132,19 +131,19 @@ impl Front {
         mut head: Parts,
         endpoint: Option<(EndpointPath, AccessLevel)>,
         body: Incoming,
-    ) -> Result<Response<ResponseBody>, Infallible> {
+    ) -> Response<ResponseBody> {
         match endpoint {
             Some((place, access)) => {
                 let answered = self.serve_agent(peer, place, access, &head, body).await;
-                Ok(answered.unwrap_or_else(|error| error.into_response().map(ResponseBody::Router)))
+                answered.unwrap_or_else(|error| error.into_response().map(ResponseBody::Router))
             }
             None => {
                 head.extensions.insert(Peer(peer));
                 let request = Request::from_parts(head, RouterBody::new(body));
                 let budget = self.face.gateway.budgets().buffered.clone();
-                let mut response = self.router.oneshot(request).await?;
+                let mut response = self.router.answer(request).await;
                 let trail = response.extensions_mut().remove().unwrap_or_default();
-                Ok(charged(response, &budget).map(|body| body.recorded(trail)))
+                charged(response, &budget).map(|body| body.recorded(trail))
             }
         }
     }

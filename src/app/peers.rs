@@ -12,7 +12,6 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use axum::Router;
 use axum::body::Body as RouterBody;
 use axum::response::IntoResponse;
 use bytes::{Buf, Bytes, BytesMut};
@@ -24,10 +23,10 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tower::ServiceExt;
 
 use crate::http::elsewhere::{OtherGateways, RestRequest};
 use crate::http::error::ErrorResponse;
+use crate::routes::LateRouter;
 use budget::Budgets;
 use gateway::{Gateway, Replica, now_ms};
 use mcp::{BodyKind, Forwarded, Mcp, Outlet, Peers, Reply, ReplyBody, ReplyHead, Unreached};
@@ -120,7 +119,7 @@ pub struct Internal {
 /// What answers forwarded requests.
 struct Faces {
     mcp: Weak<Mcp>,
-    router: Router,
+    router: LateRouter,
 }
 
 impl Internal {
@@ -157,7 +156,7 @@ impl Internal {
     }
 
     /// Sets what answers forwarded requests.
-    pub fn serve(&self, mcp: &Arc<Mcp>, router: Router) {
+    pub fn serve(&self, mcp: &Arc<Mcp>, router: LateRouter) {
         let _ = self.faces.set(Faces { mcp: Arc::downgrade(mcp), router });
     }
 
@@ -242,8 +241,8 @@ impl Internal {
 
     async fn answer_rest(&self, request: RestRequest) -> Response<RouterBody> {
         let request = request.into_request(&self.gateway);
-        match self.faces.get().map(|faces| faces.router.clone()).zip(request) {
-            Some((router, request)) => router.oneshot(request).await.unwrap_or_else(|never| match never {}),
+        match self.faces.get().zip(request) {
+            Some((faces, request)) => faces.router.answer(request).await,
             // Its token was revoked meanwhile.
             None => ErrorResponse::wrong_token().into_response(),
         }
