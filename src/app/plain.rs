@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::task::unconstrained;
 use tokio::time::{Sleep, sleep};
 
 use super::events::Events;
@@ -309,7 +310,8 @@ impl IdleCheck {
             return Poll::Pending;
         }
         self.wakes = Some(context.waker().clone());
-        while self.sleep.as_mut().poll(context).is_ready() {
+        // Whatever the task has done before: a poll that its budget refuses would not reach the timer, which then wakes nobody.
+        while pin!(unconstrained(self.sleep.as_mut())).poll(context).is_ready() {
             if !std::mem::take(&mut self.has_served) {
                 return Poll::Ready(());
             }
@@ -317,5 +319,27 @@ impl IdleCheck {
             self.sleep.as_mut().reset(tokio::time::Instant::now() + self.interval);
         }
         Poll::Pending
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::task::{consume_budget, coop::has_budget_remaining};
+    use tokio::time::timeout;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_task_without_budget_is_told_that_it_is_idle() {
+        for has_served in [false, true] {
+            let mut idle_check = IdleCheck { has_served, ..IdleCheck::new() };
+            let idle = poll_fn(|context| {
+                while has_budget_remaining() {
+                    let _ = pin!(consume_budget()).poll(context);
+                }
+                idle_check.poll_idle(context)
+            });
+            assert!(timeout(3 * LONGEST_LOOK, idle).await.is_ok(), "{has_served}");
+        }
     }
 }
