@@ -17,7 +17,7 @@ use store::CountedKind;
 /// What has ended since the task that writes last looked.
 pub struct Intake {
     pub counts: HashMap<CountKey, Group, RandomState>,
-    #[allow(clippy::vec_box)] // They come in boxes, and are not moved out of them.
+    #[allow(clippy::vec_box)] // They come in boxes. Taken out here, each would be copied under the lock.
     pub queue: Vec<Box<EndedCall>>,
     /// How many calls per second get a record, and how many may get one now.
     rate: f64,
