@@ -16,6 +16,7 @@ mod postgres;
 // The tests of replicas use more of it.
 #[allow(dead_code)]
 mod postgres_server;
+mod profile;
 mod python;
 mod release;
 mod run;
@@ -59,6 +60,7 @@ cargo xtask budget --functions
 cargo xtask bench [TOPIC...] [--rounds N] [--seconds S] [--toolgate FILE]
                             CPU time, latency and memory of the release build, or of FILE, beside nginx, into
                             bench/results.md; with TOPIC (workloads, rest, ways, growth) only printed
+cargo xtask profile         writes the profile of calls, bench/profile/calls.profdata, for the compiler; takes 15 minutes
 cargo xtask web             builds the dashboard into web/dist, which is committed
 cargo xtask fuzz [TARGET...] [--seconds N] [--seed N]
                             only fuzzing; `cargo xtask fuzz --help` lists the targets and options
@@ -113,6 +115,7 @@ fn main() -> ExitCode {
         ["attack", words @ ..] => chaos::run(chaos::ATTACK, words),
         ["budget", words @ ..] => bench::budget(words),
         ["bench", words @ ..] => bench::workloads(words),
+        ["profile"] => profile::run(),
         ["web"] => Run::new(None).walk(steps::WEB),
         ["fuzz", words @ ..] => match fuzz::run(&Run::new(None).root, words) {
             Ok(()) => ExitCode::SUCCESS,

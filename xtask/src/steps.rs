@@ -128,6 +128,8 @@ const BROWSER: Step =
 pub const COUNTERS: &[Need] = &[VALGRIND, STRACE, TASKSET];
 /// What gives a program a processor of its own.
 pub const PINNING: &[Need] = &[TASKSET];
+/// What joins the counts of an instrumented program into a profile.
+pub const PROFILES: &[Need] = &[PROFDATA];
 /// What the gateway is compared with.
 pub const PROXY: &[Need] = &[NGINX];
 
@@ -154,6 +156,9 @@ const VALGRIND: Need = Need::Debian { probe: &["valgrind", "--version"], package
 const STRACE: Need = Need::Debian { probe: &["strace", "-o", "/dev/null", "true"], packages: &["strace"] };
 const TASKSET: Need = Need::Debian { probe: &["taskset", "--version"], packages: &["util-linux"] };
 const NGINX: Need = Need::Debian { probe: &["/usr/sbin/nginx", "-v"], packages: &["nginx-light"] };
+/// Reads what programs of our compiler count, and writes what compilers of this version and of later ones read.
+const PROFDATA: Need =
+    Need::Debian { probe: &["llvm-profdata-19", "merge", "--version"], packages: &["llvm-19"] };
 const SYSTEMD: Need = Need::Debian { probe: &["systemd-analyze", "--version"], packages: &["systemd"] };
 const PYTHON: Need = Need::Debian {
     // `timeout` is in Python 3.11 and newer.
