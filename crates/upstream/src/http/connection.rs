@@ -19,6 +19,9 @@ use super::stream::ServerStream;
 
 /// How much is read at a time, unless more is expected. A request up to this size is copied, so that it is one write.
 pub const READ: usize = 8 * 1024;
+/// The most that is expected because the last response was so long, and room for its head.
+const MOST_EXPECTED: usize = 128 * 1024;
+const HEAD: usize = 1024;
 
 pub struct Connection<S = ServerStream> {
     stream: S,
@@ -26,6 +29,8 @@ pub struct Connection<S = ServerStream> {
     /// Bytes that were received and not used yet. While there are none, requests are put together here.
     buffer: BytesMut,
     heads: HeadReader,
+    /// How much is read when a response arrives. A server that sent a large one often sends another, which is then one read.
+    expected: usize,
     /// Whether the buffer is too large to be kept while the connection is idle.
     is_grown: bool,
     /// The address of the other side.
@@ -63,6 +68,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             security,
             buffer: BytesMut::new(),
             heads: HeadReader::default(),
+            expected: READ,
             is_grown: false,
             peer,
         })
@@ -160,8 +166,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             if let Some(head) = self.heads.take(&mut self.buffer)? {
                 return Ok(head);
             }
-            let ahead = READ.saturating_sub(self.buffer.len()).max(READ / 8);
-            if self.fill(ahead).await? == 0 {
+            let read = match self.buffer.is_empty() {
+                true => self.begin_response().await.map_err(|error| broke(&error))?,
+                false => self.fill(READ.saturating_sub(self.buffer.len()).max(READ / 8)).await?,
+            };
+            if read == 0 {
                 return Err(CLOSED.into());
             }
         }
@@ -232,6 +241,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
+    /// Expects that the next response is about as long as one with a body of this length.
+    pub fn expect(&mut self, length: usize) {
+        // One byte remains free for the same reason as in `body.rs`.
+        self.expected = (length + HEAD + 1).clamp(READ, MOST_EXPECTED);
+    }
+
     /// Prepares for waiting in the pool; false if more came than the response that was read.
     pub fn rest(&mut self) -> bool {
         let is_whole = self.buffer.is_empty();
@@ -250,6 +265,31 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.is_grown |= self.buffer.len() + ahead > READ;
         self.buffer.reserve(ahead);
         pin!(self.stream.read_buf(&mut self.buffer)).poll(context)
+    }
+
+    /// Reads the beginning of a response, or all of it. A large buffer is held only if much has arrived.
+    async fn begin_response(&mut self) -> io::Result<usize> {
+        // Usually nothing has arrived when it first looks.
+        let mut room = READ;
+        let read = poll_fn(|context| {
+            if self.buffer.capacity() < room {
+                self.is_grown = room > READ;
+                self.buffer = BytesMut::with_capacity(room);
+            }
+            room = self.expected;
+            let polled = pin!(self.stream.read_buf(&mut self.buffer)).poll(context);
+            if polled.is_pending() && self.is_grown {
+                self.buffer = BytesMut::new();
+            }
+            polled
+        });
+        let read = read.await?;
+        if self.is_grown && self.buffer.len() <= READ {
+            let arrived = std::mem::replace(&mut self.buffer, BytesMut::with_capacity(READ));
+            self.buffer.extend_from_slice(&arrived);
+            self.is_grown = false;
+        }
+        Ok(read)
     }
 
     /// Reads a little, without holding a buffer while nothing comes.
@@ -361,6 +401,8 @@ fn skip(head: &mut BytesMut, body: &mut &[u8], written: usize) {
 #[cfg(test)]
 mod tests {
     use std::collections::VecDeque;
+
+    use tokio::io::AsyncWriteExt;
 
     use super::*;
 
@@ -575,6 +617,42 @@ mod tests {
         let takes = [Some(10), Some(0), Some(0), Some(20)].into();
         let mut connection = with(Script { sends, takes, ..Script::default() });
         assert_eq!(read(&mut connection).await, Ok((200, b"hello".to_vec(), true)));
+    }
+
+    #[tokio::test]
+    async fn a_large_response_is_one_read_if_the_last_one_was_large() {
+        let response = [b"HTTP/1.1 200 x\r\ncontent-length: 50000\r\n\r\n", &[b'x'; 50_000][..]].concat();
+        for (last, arrives) in [(0, READ), (50_000, response.len()), (10_000_000, response.len())] {
+            let mut connection = sending(&[&response]);
+            connection.expect(last);
+            let head = post(&mut connection, b"{}").await.unwrap();
+            assert_eq!(connection.buffered(), arrives + 50_000 - response.len(), "{last}");
+            let mut framing = head.framing;
+            let mut body = Vec::new();
+            while let Some(piece) = connection.piece(&mut framing).await.unwrap() {
+                body.extend_from_slice(&piece);
+            }
+            assert!(body == [b'x'; 50_000] && connection.rest());
+            assert!(connection.buffer.capacity() <= READ, "an idle connection holds no large buffer");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_large_response_holds_no_buffer_before_it_comes() {
+        let (stream, mut server) = tokio::io::duplex(READ);
+        let mut connection = Connection::new(stream, Security::Plain, None);
+        connection.expect(50_000);
+        {
+            let mut beginning = pin!(connection.begin_response());
+            for _ in 0..2 {
+                assert!(beginning.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+            }
+        }
+        assert_eq!(connection.buffer.capacity(), 0);
+        // Nor if only a part of its head comes.
+        server.write_all(b"HTTP/1.1 200").await.unwrap();
+        assert_eq!(connection.begin_response().await.unwrap(), 12);
+        assert_eq!((&connection.buffer[..], connection.buffer.capacity()), (&b"HTTP/1.1 200"[..], READ));
     }
 
     #[tokio::test]
