@@ -162,7 +162,7 @@ async fn a_log_that_cannot_be_written_ends_no_request() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn sighup_stops_the_gateway_gracefully() {
-    let gateway = Process::start().await;
+    let gateway = Process::start_noticing_hangups().await;
     gateway.signal(libc::SIGHUP);
     assert_eq!(gateway.end().await.0, Some(0));
 }

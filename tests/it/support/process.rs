@@ -137,13 +137,22 @@ impl Process {
 
     /// Starts with SIGHUP ignored, like `nohup`.
     pub async fn start_ignoring_hangups() -> Self {
+        Self::start_with_hangups(libc::SIG_IGN).await
+    }
+
+    /// Starts so that hang-ups are not ignored, even if this process was started with `nohup`.
+    pub async fn start_noticing_hangups() -> Self {
+        Self::start_with_hangups(libc::SIG_DFL).await
+    }
+
+    async fn start_with_hangups(handler: libc::sighandler_t) -> Self {
         let folder = TempDir::new().unwrap();
         let mut command = command(folder.path(), &[]);
         // SAFETY: makes one system call that is allowed between fork and exec.
         #[allow(unsafe_code)]
         unsafe {
-            command.pre_exec(|| {
-                libc::signal(libc::SIGHUP, libc::SIG_IGN);
+            command.pre_exec(move || {
+                libc::signal(libc::SIGHUP, handler);
                 Ok(())
             })
         };
