@@ -104,6 +104,7 @@ mod prompts;
 mod records_books;
 mod records_calls;
 mod records_kill;
+mod records_owners;
 mod records_rounds;
 mod resources;
 mod restart;

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::PrincipalId;
+
 /// One call, whatever came of it. Times are in milliseconds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CallRecord {
@@ -64,7 +66,22 @@ pub struct CallMark {
 pub struct RecordedPrincipal {
     /// `client`, `user` or `anonymous`.
     pub kind: String,
+    /// What it was called then.
     pub name: String,
+    /// The [`PrincipalId`]; 0 for nobody, and for calls that were recorded before it was.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub id: u64,
+}
+
+impl RecordedPrincipal {
+    /// Whether the call is this principal's.
+    pub fn is(&self, principal: PrincipalId) -> bool {
+        self.id == principal.0
+    }
+}
+
+fn is_zero(id: &u64) -> bool {
+    *id == 0
 }
 
 /// How a call reached the gateway.

@@ -37,8 +37,10 @@ pub(super) const MIGRATIONS: [MigrationText; 19] = [
 ];
 
 /// The tables of records. On a server they are beside all others; on SQLite they have a file of their own.
-pub(super) const RECORDS: [MigrationText; 1] =
-    [(17, "calls", include_str!("../../../migrations/0017_calls.sql"))];
+pub(super) const RECORDS: [MigrationText; 2] = [
+    (17, "calls", include_str!("../../../migrations/0017_calls.sql")),
+    (21, "owners of calls", include_str!("../../../migrations/0021_owners_of_calls.sql")),
+];
 
 /// Taken by whoever migrates a database on a server, so that many gateways can start at once.
 const LOCK: i64 = 0x746f_6f6c_6761_7465;

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use tokio::sync::broadcast;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use utoipa::ToSchema;
 
 use crate::http::Face;
@@ -18,10 +18,10 @@ use crate::http::extract::{Name, Query};
 use crate::http::pages::page;
 use crate::http::reply::Json;
 use crate::http::stream::SseBody;
-use gateway::Error;
 use gateway::principals::Principal;
 use gateway::recorder::{CallFilter, CountedKind, KeptCall, Sum, Window};
-use model::{CallRecord, Door, FieldError, time};
+use gateway::{Disclosure, Error};
+use model::{CallRecord, Door, FieldError, PrincipalId, time};
 use telemetry::Outcome;
 use wire::sse;
 
@@ -242,8 +242,10 @@ pub async fn stream(
     query: Query,
 ) -> HandlerResult<Response> {
     let filter = filter(&query, &caller)?;
-    let sees_details = sees_all(&caller);
-    let slot = face.gateway.usage(caller.0.as_ref().map(Principal::id)).streams.take(1);
+    let (sees_details, principal) = (sees_all(&caller), caller.0.as_ref().map(Principal::id));
+    // Before anything is streamed: a change of the caller's role from now on ends the stream.
+    let changes = face.gateway.changes();
+    let slot = face.gateway.usage(principal).streams.take(1);
     let slot = slot.map_err(|exceeded| ErrorResponse::too_many_streams(&exceeded))?;
     let mut ended = face.gateway.recorder.watch();
     let (frames, events) = mpsc::channel(EVENT_BACKLOG);
@@ -263,10 +265,28 @@ pub async fn stream(
                 }
             }
         };
-        closing.run_until_cancelled(pass).await;
+        tokio::select! {
+            biased;
+            () = until_other_rights(&face, principal, sees_details, changes) => {}
+            _ = closing.run_until_cancelled(pass) => {}
+        }
         Bytes::new()
     };
     Ok(SseBody::response(work, events))
+}
+
+/// Waits until the principal may see more or less than when the stream began.
+async fn until_other_rights(
+    face: &Face,
+    principal: Option<PrincipalId>,
+    sees_details: bool,
+    mut changes: watch::Receiver<()>,
+) {
+    while (face.gateway.disclosure(principal) == Disclosure::Full) == sees_details {
+        if changes.changed().await.is_err() {
+            return;
+        }
+    }
 }
 
 fn event(record: &Arc<CallRecord>, sees_details: bool) -> Bytes {
@@ -281,15 +301,7 @@ fn sees_all(caller: &CurrentPrincipal) -> bool {
 
 /// What the caller may see.
 fn filter_of(caller: &CurrentPrincipal) -> CallFilter {
-    let mut filter = CallFilter::default();
-    if let Some(principal) = caller.limited_to() {
-        filter.principal = principal.name().to_string();
-        filter.principal_kind = match principal {
-            Principal::User(_) => "user".to_owned(),
-            Principal::Client(_) => "client".to_owned(),
-        };
-    }
-    filter
+    CallFilter { owner: caller.limited_to().map(Principal::id), ..CallFilter::default() }
 }
 
 fn filter(query: &Query, caller: &CurrentPrincipal) -> Result<CallFilter, ErrorResponse> {
@@ -302,15 +314,21 @@ fn filter(query: &Query, caller: &CurrentPrincipal) -> Result<CallFilter, ErrorR
         return Err(FieldError::new("before", "must be the id of a call").into());
     }
     let (since_ms, until_ms) = query.period()?;
-    let asked = text("principal");
-    if !own.principal.is_empty() && !asked.is_empty() && asked != own.principal {
-        return Err(ErrorResponse::forbidden("users who are not admins see only their own calls"));
+    let mut principal = text("principal");
+    if let Some(limited) = caller.limited_to()
+        && !principal.is_empty()
+    {
+        if principal != limited.name().as_str() {
+            return Err(ErrorResponse::forbidden("users who are not admins see only their own calls"));
+        }
+        // Also those that they made under another name.
+        principal.clear();
     }
     Ok(CallFilter {
         server: text("server"),
         name: text("name"),
-        principal: if own.principal.is_empty() { asked } else { own.principal },
-        principal_kind: own.principal_kind,
+        principal,
+        owner: own.owner,
         outcome: query.one_of("outcome", &Outcome::ALL.map(Outcome::as_str))?,
         via: query.one_of("via", &Door::ALL.map(Door::as_str))?,
         since_ms,

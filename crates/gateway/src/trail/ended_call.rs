@@ -21,8 +21,9 @@ use telemetry::traces::TraceContext;
 use telemetry::{CallId, Outcome};
 use wire::Era;
 
-/// How much is kept of an error.
+/// How much is kept of an error, and of a name that leads nowhere: as much as a URI may have.
 const ERROR: usize = 4 * 1024;
+const NAME: usize = 8 * 1024;
 
 /// What is known of a call.
 pub struct EndedCall {
@@ -101,7 +102,8 @@ impl EndedCall {
         let known = if self.denied_at.is_some() { native } else { name };
         let entry = self.denied_at.as_ref().filter(|_| self.method == CallMethod::Tool);
         let listed = entry.and_then(|entry| entry.tool_position(known)).map(CalledTool::Listed);
-        self.called = Some(listed.unwrap_or_else(|| CalledTool::Unlisted(known.to_owned())));
+        let unlisted = || CalledTool::Unlisted(start_of(known, NAME).to_owned());
+        self.called = Some(listed.unwrap_or_else(unlisted));
     }
 
     /// The server that was called, or that would have been.
@@ -205,7 +207,11 @@ impl EndedCall {
         let record = CallRecord {
             id: self.id.to_string(),
             at_ms: self.at_ms,
-            principal: RecordedPrincipal { kind: kind.to_owned(), name: name.to_owned() },
+            principal: RecordedPrincipal {
+                kind: kind.to_owned(),
+                name: name.to_owned(),
+                id: arrival.principal.as_ref().map_or(0, |principal| principal.id().0),
+            },
             agent,
             via: arrival.door.as_str().to_owned(),
             endpoint,
@@ -248,5 +254,9 @@ fn endpoint_of(caller: &Caller, door: Door) -> String {
 }
 
 fn excerpt(text: &str) -> String {
-    text[..text.floor_char_boundary(ERROR)].to_owned()
+    start_of(text, ERROR).to_owned()
+}
+
+fn start_of(text: &str, most: usize) -> &str {
+    &text[..text.floor_char_boundary(most)]
 }

@@ -6,10 +6,10 @@ use super::{Records, parts, placeholders};
 use crate::StoreError;
 use crate::db::{Tx, on};
 use crate::replicas::now_ms;
-use model::CallRecord;
+use model::{CallRecord, PrincipalId};
 use seal::PurposeSeal;
 
-const COLUMNS: usize = 13;
+const COLUMNS: usize = 14;
 /// What the other columns and the indexes of a call take, roughly.
 const OVERHEAD: i64 = 300;
 /// How many new calls of other gateways are read at once; of more, the newest.
@@ -33,8 +33,8 @@ pub struct CallFilter {
     pub name: String,
     /// The name of a user or client.
     pub principal: String,
-    /// `client`, `user` or `anonymous`.
-    pub principal_kind: String,
+    /// Only the calls of this user or client, whatever it was called.
+    pub owner: Option<PrincipalId>,
     pub outcome: String,
     pub via: String,
     /// Milliseconds since 1970, both included.
@@ -55,7 +55,7 @@ impl CallFilter {
         is(&self.server, &record.server)
             && is(&self.name, &record.name)
             && is(&self.principal, &record.principal.name)
-            && is(&self.principal_kind, &record.principal.kind)
+            && self.owner.is_none_or(|owner| record.principal.is(owner))
             && is(&self.outcome, &record.outcome)
             && is(&self.via, &record.via)
             && self.since_ms.is_none_or(|since| record.at_ms >= since)
@@ -91,7 +91,6 @@ impl Records {
             ("server = ?", &filter.server),
             ("name = ?", &filter.name),
             ("principal = ?", &filter.principal),
-            ("principal_kind = ?", &filter.principal_kind),
             ("outcome = ?", &filter.outcome),
             ("via = ?", &filter.via),
             ("id < ?", &filter.before),
@@ -99,7 +98,10 @@ impl Records {
         for (condition, text) in texts.into_iter().filter(|(_, text)| !text.is_empty()) {
             add(condition, Bound::Text(text.clone()));
         }
-        for (condition, number) in [("at >= ?", filter.since_ms), ("at <= ?", filter.until_ms)] {
+        let owner = filter.owner.map(|owner| owner.0.cast_signed());
+        for (condition, number) in
+            [("at >= ?", filter.since_ms), ("at <= ?", filter.until_ms), ("principal_id = ?", owner)]
+        {
             if let Some(number) = number {
                 add(condition, Bound::Number(number));
             }
@@ -179,7 +181,7 @@ impl Records {
     /// Adds calls. One whose id is known was written by an attempt whose outcome was unknown.
     pub(super) async fn add_calls(&self, tx: &mut Tx, rows: &[CallRow]) -> Result<(), StoreError> {
         const INSERT: &str =
-            "INSERT INTO calls (id, at, server, name, principal, principal_kind, outcome, via,
+            "INSERT INTO calls (id, at, server, name, principal, principal_kind, principal_id, outcome, via,
             weight, searched, record, arguments, result, written) VALUES ";
         const UPDATE: &str = " ON CONFLICT (id) DO UPDATE SET server = excluded.server, name = excluded.name,
             outcome = excluded.outcome, weight = excluded.weight, searched = excluded.searched,
@@ -193,6 +195,7 @@ impl Records {
                 for (CallRow { record, .. }, written) in chunk.iter().zip(&written) {
                     query = query.bind(&record.id).bind(record.at_ms).bind(&record.server).bind(&record.name);
                     query = query.bind(&record.principal.name).bind(&record.principal.kind);
+                    query = query.bind(record.principal.id.cast_signed());
                     query = query.bind(&record.outcome).bind(&record.via).bind(written.weight());
                     query = query.bind(&written.searched).bind(&written.record);
                     query = query.bind(&written.arguments).bind(&written.result);

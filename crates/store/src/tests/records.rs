@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::open;
 use crate::{CallCount, CallFilter, CallRow, CountedKind, Kept, Retention, SPANS};
-use model::{CallRecord, Histogram, RecordedPrincipal};
+use model::{CallRecord, Histogram, PrincipalId, RecordedPrincipal};
 
 const DAY_MS: i64 = 86_400_000;
 
@@ -12,7 +12,11 @@ fn call(number: i64) -> CallRow {
     let record = CallRecord {
         id: format!("{number:016x}00000000"),
         at_ms: number * DAY_MS,
-        principal: RecordedPrincipal { kind: "client".into(), name: "agent".into() },
+        principal: RecordedPrincipal {
+            kind: "client".into(),
+            name: "agent".into(),
+            id: 6 + number.unsigned_abs() % 2,
+        },
         server: if number % 2 == 0 { "even" } else { "odd" }.into(),
         name: "100%_sure".into(),
         outcome: "ok".into(),
@@ -61,7 +65,8 @@ async fn calls_are_found_after_a_restart_and_their_contents_are_sealed() {
         (CallFilter { since_ms: Some(249 * DAY_MS), ..filter(1000) }, 2),
         (CallFilter { until_ms: Some(2 * DAY_MS), ..filter(1000) }, 2),
         (CallFilter { before: all[9].id.clone(), ..filter(5) }, 5),
-        (CallFilter { principal: "agent".into(), principal_kind: "user".into(), ..filter(5) }, 0),
+        (CallFilter { owner: Some(PrincipalId(7)), ..filter(1000) }, 125),
+        (CallFilter { principal: "agent".into(), owner: Some(PrincipalId(8)), ..filter(5) }, 0),
     ] {
         let found = records.calls(&narrowed).await.unwrap();
         assert_eq!(found.len(), count, "{narrowed:?}");
