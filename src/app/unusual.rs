@@ -25,8 +25,8 @@ use super::stream::ClientStream;
 use crate::http::error::ErrorResponse;
 use budget::{Bound, Taken};
 
-/// The longest interval of the idle check.
-const LONGEST_LOOK: Duration = Duration::from_secs(1);
+/// The longest interval of the idle check. A connection is known to be idle after two, and a new one waits a second for that.
+const LONGEST_LOOK: Duration = Duration::from_millis(250);
 /// Largest head of a request, and the most that hyper buffers.
 const MAX_BUFFER: usize = 64 * 1024;
 
