@@ -166,7 +166,6 @@ impl IncomingMessage {
         }
         self.charge.cover(length)?;
         let message = connection.take(length);
-        connection.expect(length);
         self.body.framing = Framing::Length(0);
         self.body.release();
         Ok(self.charge.attach(message))
