@@ -20,7 +20,7 @@ use hyper::{Method, Request, Response};
 use tokio_util::sync::CancellationToken;
 
 use super::peers::{self, Internal};
-use super::plain::head::PlainHead;
+use super::plain::head::{HeadParts, PlainHead};
 use super::response::{ResponseBody, charged, respond};
 use crate::http::access::{AccessLevel, AccessRequest, Peer, token_in};
 use crate::http::error::ErrorResponse;
@@ -198,18 +198,21 @@ impl Front {
         head: &PlainHead<'_>,
         memory: &TokenMemory,
     ) -> Result<Option<Identity>, ErrorResponse> {
+        let sent = &head.parts.headers;
         if self.face.gateway.mode == Mode::Development {
-            origin_check::check_name(&self.face.settings, head.headers.host.unwrap_or_default())?;
+            let host = head.value(&sent.host);
+            origin_check::check_name(&self.face.settings, host.unwrap_or_default())?;
         }
-        let token = head.headers.authorization.and_then(|value| token_in(value.as_bytes()));
-        let PlainHead { method, path, .. } = *head;
-        let forwarded_for = head.headers.forwarded_for;
+        let authorization = head.value(&sent.authorization);
+        let token = authorization.and_then(|value| token_in(value.as_bytes()));
+        let (method, path) = (head.parts.method, head.path());
+        let forwarded_for = head.value(&sent.forwarded_for);
         let memory = Some(memory);
         let route = "";
         let (headers, is_repeated) = (None, false);
         let asked =
             AccessRequest { method, path, route, token, headers, forwarded_for, peer, memory, is_repeated };
-        let admitted = self.face.admit(head.access, &asked).await;
+        let admitted = self.face.admit(head.parts.access, &asked).await;
         admitted.map_err(|error| self.face.challenged(error, path, token.is_some()))
     }
 
@@ -221,28 +224,29 @@ impl Front {
         arrived: Instant,
     ) -> Result<AgentReply, ErrorResponse> {
         let revoked = caller.as_ref().map(|caller| caller.ends.clone());
+        let HeadParts { method, place, headers, routing, .. } = head.parts;
         // Nobody needs it unless calls are traced.
-        let state = head.headers.tracestate.filter(|_| self.face.gateway.is_traced());
+        let state = head.value(&headers.tracestate).filter(|_| self.face.gateway.is_traced());
         let (principal, grant) = caller.as_ref().map(|caller| (caller.principal.id(), caller.grant)).unzip();
         let caller = caller.map(|caller| caller.principal);
-        let arrival = Arrival::new(arrived, head.place.transport.door(), caller);
+        let arrival = Arrival::new(arrived, place.transport.door(), caller);
         let ask = Ask {
-            method: head.method,
-            transport: head.place.transport,
-            viewer: Viewer { scope: head.place.scope.clone(), principal },
+            method,
+            transport: place.transport,
+            viewer: Viewer { scope: place.scope.clone(), principal },
             revoked: revoked.clone(),
             grant: grant.flatten(),
-            session: head.headers.session,
-            version: head.headers.version,
-            routing: head.routing.clone(),
-            accepts_events: accepts_events(head.headers.accept.into_iter()),
-            query: head.query,
+            session: head.value(&headers.session),
+            version: head.value(&headers.version),
+            routing: routing.clone(),
+            accepts_events: accepts_events(head.value(&headers.accept).into_iter()),
+            query: head.query(),
             body,
             is_forwarded: false,
-            arrival: arrival.in_trace(head.headers.traceparent, state),
+            arrival: arrival.in_trace(head.value(&headers.traceparent), state),
         };
         let reply = until_revoked(revoked.as_ref(), pin!(self.mcp.serve(ask))).await;
-        let reply = reply.map_err(|error| self.face.challenged(error, head.path, true))?;
+        let reply = reply.map_err(|error| self.face.challenged(error, head.path(), true))?;
         Ok(AgentReply { reply, revoked })
     }
 }

@@ -444,7 +444,7 @@ impl FrameWriter<'_> {
                 }
                 self.send(&[]).await;
             }
-            ReplyBody::Events(events) => self.write_body(events).await,
+            ReplyBody::Events(events) => self.write_body(*events).await,
         }
     }
 

@@ -214,7 +214,7 @@ impl PlainConnection {
             ReplyBody::Events(events) => {
                 let head = ResponseHead::of(&reply, Content::Events, closes);
                 let head = self.writer.begin(&head).to_vec();
-                return Ok(Answered::Events { head, body: events_body(events, revoked.as_ref()), closes });
+                return Ok(Answered::Events { head, body: events_body(*events, revoked.as_ref()), closes });
             }
         };
         self.send(&ResponseHead::of(&reply, content, closes), pieces).await

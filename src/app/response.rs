@@ -38,7 +38,7 @@ pub fn respond(reply: Reply, revoked: Option<&CancellationToken>, budget: &Budge
         mcp::ReplyBody::Events(events) => {
             headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
             headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
-            events_body(events, revoked)
+            events_body(*events, revoked)
         }
     };
     if let Some(session) = reply.session.and_then(|session| HeaderValue::try_from(session).ok()) {

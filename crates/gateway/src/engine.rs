@@ -221,8 +221,7 @@ impl Call {
             within(deadline, clock.as_deref(), limit, revoked.as_ref(), pin!(self.receive())).await;
         match received {
             Ok(Inbound::Answer(answer)) => {
-                self.note_heard();
-                self.ending.watch.stop_waiting();
+                self.ending.watch.note_answer();
                 self.ending.answered(&answer);
                 if let Some(mut span) = self.span.take() {
                     span.answered(&answer);

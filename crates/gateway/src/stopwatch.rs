@@ -108,6 +108,13 @@ impl Stopwatch {
         }
     }
 
+    /// The server sends its answer.
+    pub fn note_answer(&mut self) {
+        let now = Instant::now();
+        self.heard.get_or_insert(now);
+        self.enter_at(Phase::Own, now.saturating_duration_since(self.begun));
+    }
+
     /// The caller is asked for input. The clock, always the same one, says for how long answers are owed.
     pub fn asks(&mut self, clock: &Arc<Clock>) {
         self.asked.get_or_insert_with(|| clock.clone());

@@ -273,7 +273,7 @@ impl Mcp {
     /// Opens an event stream whose events come from another gateway.
     pub fn open_forwarded(&self) -> (Outlet, ReplyBody) {
         let (outlet, body) = stream::open(&self.gateway.budgets().buffered);
-        (outlet, ReplyBody::Events(body))
+        (outlet, ReplyBody::Events(Box::new(body)))
     }
 }
 

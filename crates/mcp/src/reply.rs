@@ -37,7 +37,8 @@ pub enum ReplyBody {
     Empty,
     /// JSON in pieces that are sent one after the other, so that nothing large is copied.
     Json(Vec<Bytes>),
-    Events(EventBody),
+    /// Boxed, since a reply is moved often and seldom has it.
+    Events(Box<EventBody>),
 }
 
 impl Reply {
@@ -76,7 +77,7 @@ impl Reply {
     }
 
     pub fn events(body: EventBody) -> Self {
-        Self::new(StatusCode::OK, ReplyBody::Events(body))
+        Self::new(StatusCode::OK, ReplyBody::Events(Box::new(body)))
     }
 
     /// A notice or an answer was accepted.

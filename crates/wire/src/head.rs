@@ -14,6 +14,7 @@ use super::text;
 pub use super::text::Text;
 use super::walk;
 
+const CALL: &str = "tools/call";
 const KEYS: &[&str] = &["jsonrpc", "id", "method", "params", "result", "error"];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -118,6 +119,8 @@ impl<'a> Envelope<'a> {
         match key {
             Some("jsonrpc") => self.versioned = text::says(raw, "2.0"),
             Some("id") => self.id = Some(span),
+            // Most requests are calls.
+            Some("method") if text::is_plainly(raw, CALL) => self.method = Some(Cow::Borrowed(CALL)),
             Some("method") => {
                 let method =
                     text::unescape(raw).ok_or_else(|| HeadError::invalid("method must be a string"))?;

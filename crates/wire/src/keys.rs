@@ -14,33 +14,37 @@ use super::text;
 pub struct Keys<'a> {
     known: &'static [&'static str],
     met: u32,
-    /// A set, since the sender decides how many there are.
-    others: HashSet<Cow<'a, str>>,
+    /// A set, since the sender decides how many there are; `None` as long as there are none.
+    others: Option<HashSet<Cow<'a, str>>>,
 }
 
 impl<'a> Keys<'a> {
     /// Accepts at most 32 known keys.
     pub fn new(known: &'static [&'static str]) -> Self {
         debug_assert!(known.len() <= 32);
-        Self { known, met: 0, others: HashSet::new() }
+        Self { known, met: 0, others: None }
     }
 
-    /// Checks the key at `key` in `body`; see [`Self::admit_token`].
+    /// Checks the key at `key` in `body`. Returns the known key that it is, or `None` for any other key; the error says why the
+    /// key is rejected.
     pub(super) fn read(&mut self, body: &'a [u8], key: Span) -> Result<Option<&'static str>, HeadError> {
-        self.admit_token(&body[key]).map_err(HeadError::invalid)
-    }
-
-    /// Checks a key of a message (a string token, quotes included). Returns the known key that it is, or `None` for any
-    /// other key; the error says why the key is rejected.
-    pub fn admit_token(&mut self, token: &'a [u8]) -> Result<Option<&'static str>, String> {
+        let token = &body[key];
         // Almost every key is written without escapes and can be compared as it is.
         match self.known.iter().position(|known| text::is_plainly(token, known)) {
-            Some(index) => self.meet(index),
-            None => self.admit(text::unescape(token).ok_or("a key contains a lone surrogate")?),
+            Some(index) if self.met & (1 << index) == 0 => {
+                self.met |= 1 << index;
+                Ok(Some(self.known[index]))
+            }
+            Some(_) | None => self.read_unusual(token).map_err(HeadError::invalid),
         }
     }
 
-    /// Like [`Self::admit_token`], for a key that was unescaped.
+    #[inline(never)]
+    fn read_unusual(&mut self, token: &'a [u8]) -> Result<Option<&'static str>, String> {
+        self.admit(text::unescape(token).ok_or("a key contains a lone surrogate")?)
+    }
+
+    /// Checks a key that was unescaped.
     pub fn admit(&mut self, key: Cow<'a, str>) -> Result<Option<&'static str>, String> {
         if let Some(index) = self.known.iter().position(|known| *known == key) {
             return self.meet(index);
@@ -48,7 +52,7 @@ impl<'a> Keys<'a> {
         if let Some(known) = self.known.iter().find(|known| same_folded(known, &key)) {
             return Err(format!("key {key:?} must be spelled {known:?}"));
         }
-        if let Some(twice) = self.others.replace(key) {
+        if let Some(twice) = self.others.get_or_insert_default().replace(key) {
             // Shortened, since the sender decides how long it is and the reason is sent back.
             let start: String = twice.chars().take(60).collect();
             return Err(format!("duplicate key {start:?}"));

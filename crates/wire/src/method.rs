@@ -2,12 +2,13 @@
 
 use super::keys::same_folded;
 
+/// The most frequent ones first, since they are searched in this order.
 const KNOWN: &[&str] = &[
+    "tools/call",
     "initialize",
     "ping",
     "server/discover",
     "tools/list",
-    "tools/call",
     "prompts/list",
     "prompts/get",
     "resources/list",

@@ -94,6 +94,7 @@ impl<'a> Scan<'a> {
         self.skip_space();
         let start = self.at;
         match self.byte() {
+            Some(b'"') => self.at = string_end(self.body, start)?,
             Some(b'{' | b'[') => self.containers()?,
             Some(_) => self.scalar()?,
             None => return Err(self.fault("unexpected end")),

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use super::scan::Span;
+use super::word;
 
 /// A string of a message: its value, and its position (quotes included).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,7 +34,7 @@ pub fn unescape(token: &[u8]) -> Option<Cow<'_, str>> {
 
 /// Whether a string token (quotes included) is this text, written without escapes.
 pub(super) fn is_plainly(token: &[u8], text: &str) -> bool {
-    token.len() == text.len() + 2 && &token[1..token.len() - 1] == text.as_bytes()
+    token.len() == text.len() + 2 && word::is_same(&token[1..token.len() - 1], text.as_bytes())
 }
 
 /// Whether a string token (quotes included) has this value, however it is written.

@@ -1,5 +1,5 @@
-//! Byte search eight bytes at a time, and in long texts with vector instructions: the inner loop of [`super::scan`] and
-//! [`super::sse`], which process messages of many megabytes.
+//! Byte search eight or sixteen bytes at a time, and in long texts with vector instructions: the inner loop of [`super::scan`]
+//! and [`super::sse`], which process messages of many megabytes.
 
 use memchr::memchr2;
 
@@ -15,7 +15,7 @@ pub(super) fn string_stop(bytes: &[u8], from: usize) -> Option<usize> {
     find(
         bytes,
         from,
-        |word| equals(word, b'"') | equals(word, b'\\') | below(word, 0x20),
+        first_in_word(|word| equals(word, b'"') | equals(word, b'\\') | below(word, 0x20)),
         |byte| (byte == b'"') | (byte == b'\\') | (byte < 0x20),
         blocks_without,
     )
@@ -25,14 +25,54 @@ pub(super) fn string_stop(bytes: &[u8], from: usize) -> Option<usize> {
 /// a control character, so this search costs less than the other.
 #[inline(never)]
 pub(super) fn ascii_string_stop(bytes: &[u8], from: usize) -> Option<usize> {
+    let is_hit = |byte: u8| (byte == b'"') | (byte == b'\\') | (byte.cast_signed() < 0x20);
+    find(bytes, from, first_unusual, is_hit, blocks_without)
+}
+
+/// The first byte at which [`ascii_string_stop`] stops.
+#[cfg(target_arch = "x86_64")]
+#[allow(unsafe_code)] // Vector instructions have no safe interface for programs that need not ask whether they exist.
+#[inline]
+fn first_unusual(vector: &[u8; 16]) -> Option<usize> {
+    // SAFETY: all processors of this kind have these instructions.
+    unsafe { first_unusual_by_sse2(vector) }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "sse2")]
+#[inline]
+fn first_unusual_by_sse2(vector: &[u8; 16]) -> Option<usize> {
+    use std::arch::x86_64::{
+        _mm_cmpeq_epi8, _mm_cmplt_epi8, _mm_movemask_epi8, _mm_or_si128, _mm_set_epi64x, _mm_set1_epi8,
+    };
+    let [low, high] = [0, 8].map(|at| i64::from_le_bytes(std::array::from_fn(|index| vector[at + index])));
+    let (vector, all) = (_mm_set_epi64x(high, low), |byte: u8| _mm_set1_epi8(byte.cast_signed()));
+    let ends = _mm_or_si128(_mm_cmpeq_epi8(vector, all(b'"')), _mm_cmpeq_epi8(vector, all(b'\\')));
+    let hits = _mm_movemask_epi8(_mm_or_si128(ends, _mm_cmplt_epi8(vector, all(0x20))));
+    (hits != 0).then_some(hits.trailing_zeros() as usize)
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn first_unusual(word: &[u8; 8]) -> Option<usize> {
     let is = |word: u64, byte: u8| (word ^ (ONES * u64::from(byte))).wrapping_sub(ONES);
-    find(
-        bytes,
-        from,
-        |word| is(word, b'"') | is(word, b'\\') | word.wrapping_sub(ONES * 0x20) | word,
-        |byte| (byte == b'"') | (byte == b'\\') | (byte.cast_signed() < 0x20),
-        blocks_without,
-    )
+    first_in_word(|word| is(word, b'"') | is(word, b'\\') | word.wrapping_sub(ONES * 0x20) | word)(word)
+}
+
+/// Whether two texts are the same. Most are short, and compared without a call.
+#[inline]
+pub(super) fn is_same(one: &[u8], other: &[u8]) -> bool {
+    match one.len() {
+        length if length != other.len() => false,
+        4..8 => have_same_ends::<4>(one, other),
+        8..=16 => have_same_ends::<8>(one, other),
+        _ => one == other,
+    }
+}
+
+/// Whether the first and the last `N` bytes, which overlap, are the same.
+#[inline]
+fn have_same_ends<const N: usize>(one: &[u8], other: &[u8]) -> bool {
+    one.first_chunk::<N>() == other.first_chunk() && one.last_chunk::<N>() == other.last_chunk()
 }
 
 /// The first CR or LF at or after `from`.
@@ -40,29 +80,36 @@ pub(super) fn line_end(bytes: &[u8], from: usize) -> Option<usize> {
     find(
         bytes,
         from,
-        |word| equals(word, b'\n') | equals(word, b'\r'),
+        first_in_word(|word| equals(word, b'\n') | equals(word, b'\r')),
         |byte| (byte == b'\n') | (byte == b'\r'),
         |rest, _| memchr2(b'\n', b'\r', rest).unwrap_or(rest.len()),
     )
 }
 
-/// Finds the first hit. The lowest mark of a word is exact: a borrow spreads only upwards, from a byte that is a hit
-/// itself. In a long text, `skip` returns how many bytes from its beginning are no hits.
-fn find<H: Fn(u8) -> bool>(
+/// The first hit of a word, from its marks: the high bits of the bytes that are hits. The lowest mark is exact: a borrow spreads
+/// only upwards, from a byte that is a hit itself.
+fn first_in_word(marks: impl Fn(u64) -> u64) -> impl Fn(&[u8; 8]) -> Option<usize> {
+    move |word| {
+        let marks = marks(u64::from_le_bytes(*word)) & HIGHS;
+        (marks != 0).then_some(marks.trailing_zeros() as usize / 8)
+    }
+}
+
+/// Finds the first hit, `N` bytes at a time. In a long text, `skip` returns how many bytes from its beginning are no hits.
+fn find<const N: usize, H: Fn(u8) -> bool>(
     bytes: &[u8],
     from: usize,
-    in_word: impl Fn(u64) -> u64,
+    first_in: impl Fn(&[u8; N]) -> Option<usize>,
     is_hit: H,
     skip: impl Fn(&[u8], &H) -> usize,
 ) -> Option<usize> {
     let mut at = from;
     let mut long_from = from.saturating_add(SHORT);
-    while let Some(chunk) = bytes.get(at..).and_then(|rest| rest.first_chunk::<8>()) {
-        let marks = in_word(u64::from_le_bytes(*chunk)) & HIGHS;
-        if marks != 0 {
-            return Some(at + marks.trailing_zeros() as usize / 8);
+    while let Some(chunk) = bytes.get(at..).and_then(|rest| rest.first_chunk()) {
+        if let Some(offset) = first_in(chunk) {
+            return Some(at + offset);
         }
-        at += 8;
+        at += N;
         if at >= long_from {
             // After that, the hit is near.
             at += skip(&bytes[at..], &is_hit);

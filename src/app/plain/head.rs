@@ -3,6 +3,7 @@
 //! headers, unusual characters. So a request is plain only if there is one way to read it.
 
 use std::mem::MaybeUninit;
+use std::ops::Range;
 use std::str;
 use std::sync::Arc;
 
@@ -21,17 +22,26 @@ const MOST_HEADERS: usize = 32;
 /// Requests with larger bodies are unusual.
 pub const LARGEST_BODY: usize = 64 * 1024;
 
-/// The head of a plain request.
+/// The head of a plain request. It borrows what it says, since most heads on a connection say the same.
 pub struct PlainHead<'a> {
+    pub parts: &'a HeadParts,
+    /// The text that they are parts of.
+    text: &'a str,
+    /// Length of the head, in bytes.
+    pub length: usize,
+    pub body_length: usize,
+}
+
+/// What a head says, with the positions of texts.
+pub struct HeadParts {
     pub method: &'static str,
-    pub path: &'a str,
-    pub query: Option<&'a str>,
+    path: Range<usize>,
+    query: Option<Range<usize>>,
     pub place: EndpointPath,
     pub access: AccessLevel,
-    pub headers: PlainHeaders<&'a str>,
+    pub headers: PlainHeaders<Range<usize>>,
     /// The routing headers, which only modern clients send.
     pub routing: Option<Arc<Routing>>,
-    /// Length of the head, in bytes.
     pub length: usize,
     pub body_length: usize,
 }
@@ -68,8 +78,27 @@ const UNUSUAL: [&str; 10] = [
 ];
 
 impl<'a> PlainHead<'a> {
-    /// Parses the head of a request. Returns `None` if it is not complete or not plain.
-    pub fn parse(bytes: &'a [u8]) -> Option<Self> {
+    pub fn new(parts: &'a HeadParts, text: &'a str, length: usize, body_length: usize) -> Self {
+        Self { parts, text, length, body_length }
+    }
+
+    pub fn path(&self) -> &'a str {
+        &self.text[self.parts.path.clone()]
+    }
+
+    pub fn query(&self) -> Option<&'a str> {
+        self.value(&self.parts.query)
+    }
+
+    /// The value of a header, given its position.
+    pub fn value(&self, position: &Option<Range<usize>>) -> Option<&'a str> {
+        position.clone().map(|position| &self.text[position])
+    }
+}
+
+impl HeadParts {
+    /// Parses the head of a request, and returns its text too. Returns `None` if it is not complete or not plain.
+    pub fn parse(bytes: &[u8]) -> Option<(Self, &str)> {
         let mut slots = [const { MaybeUninit::uninit() }; MOST_HEADERS];
         let mut request = Request::new(&mut []);
         let length = match request.parse_with_uninit_headers(bytes, &mut slots) {
@@ -80,6 +109,7 @@ impl<'a> PlainHead<'a> {
         if request.version != Some(1) || bytes.first().is_none_or(u8::is_ascii_whitespace) {
             return None;
         }
+        let text = str::from_utf8(&bytes[..length]).ok()?;
         let method = ["POST", "GET", "DELETE"].into_iter().find(|method| Some(*method) == request.method)?;
         let (path, query) = split_target(request.path?)?;
         let (place, access) = routes::find_endpoint(path)?;
@@ -95,7 +125,16 @@ impl<'a> PlainHead<'a> {
         let is_plain = headers.host.is_some()
             && headers.connection.is_none_or(|value| value.eq_ignore_ascii_case("keep-alive"))
             && (body_length == 0 || method == "POST");
-        is_plain.then_some(Self { method, path, query, place, access, headers, routing, length, body_length })
+        let place_of = |part: &&str| {
+            let start = part.as_ptr().addr() - text.as_ptr().addr();
+            start..start + part.len()
+        };
+        let (path, query) = (place_of(&path), query.as_ref().map(place_of));
+        let headers = headers.map(place_of);
+        is_plain.then_some((
+            Self { method, path, query, place, access, headers, routing, length, body_length },
+            text,
+        ))
     }
 }
 
@@ -133,7 +172,7 @@ impl<'a> PlainHeaders<&'a str> {
 
 impl<T> PlainHeaders<T> {
     /// The same headers with other values.
-    pub fn map<U>(&self, change: impl Fn(&T) -> U) -> PlainHeaders<U> {
+    fn map<U>(&self, change: impl Fn(&T) -> U) -> PlainHeaders<U> {
         let change = |value: &Option<T>| value.as_ref().map(&change);
         PlainHeaders {
             host: change(&self.host),
@@ -174,15 +213,16 @@ pub fn read_plain(earlier: &[&[u8]], bytes: &[u8]) -> Option<PlainRequest> {
     for request in earlier {
         memory.read(request);
     }
-    let PlainHead { method, path, query, headers, length, body_length, .. } = memory.read(bytes)?;
-    let PlainHeaders { host, accept, authorization, forwarded_for, session, version, .. } = headers;
-    let values = [host, accept, authorization, forwarded_for, session, version, headers.method, headers.name];
+    let head = memory.read(bytes)?;
+    let PlainHeaders { host, accept, authorization, forwarded_for, session, version, method, name, .. } =
+        &head.parts.headers;
+    let values = [host, accept, authorization, forwarded_for, session, version, method, name];
     Some(PlainRequest {
-        method: method.to_owned(),
-        path: path.to_owned(),
-        query: query.map(str::to_owned),
-        headers: values.map(|value| value.map(str::to_owned)),
-        body: bytes.get(length..length + body_length)?.to_vec(),
+        method: head.parts.method.to_owned(),
+        path: head.path().to_owned(),
+        query: head.query().map(str::to_owned),
+        headers: values.map(|value| head.value(value).map(str::to_owned)),
+        body: bytes.get(head.length..head.length + head.body_length)?.to_vec(),
     })
 }
 
@@ -221,7 +261,7 @@ mod tests {
     use super::*;
 
     fn is_plain(request: &str) -> bool {
-        PlainHead::parse(request.as_bytes()).is_some()
+        HeadParts::parse(request.as_bytes()).is_some()
     }
 
     fn with(headers: &str) -> String {
@@ -233,14 +273,19 @@ mod tests {
         let request = "POST /v0/groups/dev/mcp?a=b HTTP/1.1\r\nhost: h:1\r\nACCEPT: application/json\r\nContent-Length: 12\r\n\
                        Mcp-Session-Id: s\r\nMCP-Protocol-Version: v\r\nAuthorization: Bearer t\r\nUser-Agent: \u{e9}\r\n\
                        X-Forwarded-For: 1.1.1.1\r\nconnection: Keep-Alive\r\n\r\n{}";
-        let head = PlainHead::parse(request.as_bytes()).unwrap();
-        assert_eq!((head.method, head.path, head.query), ("POST", "/v0/groups/dev/mcp", Some("a=b")));
+        let mut memory = HeadMemory::default();
+        let head = memory.read(request.as_bytes()).unwrap();
+        assert_eq!(
+            (head.parts.method, head.path(), head.query()),
+            ("POST", "/v0/groups/dev/mcp", Some("a=b"))
+        );
         assert_eq!((head.length, head.body_length), (request.len() - 2, 12));
-        let PlainHeaders { host, accept, authorization, forwarded_for, session, version, .. } = head.headers;
+        let PlainHeaders { host, accept, authorization, forwarded_for, session, version, .. } =
+            &head.parts.headers;
         let read = [host, accept, authorization, forwarded_for, session, version];
         let written = ["h:1", "application/json", "Bearer t", "1.1.1.1", "s", "v"];
-        assert_eq!(read, written.map(Some));
-        assert!(head.routing.is_none());
+        assert_eq!(read.map(|value| head.value(value)), written.map(Some));
+        assert!(head.parts.routing.is_none());
     }
 
     #[test]
@@ -305,7 +350,7 @@ mod tests {
     fn routing_headers_are_kept_as_sent() {
         let request =
             with("Mcp-Method: tools/call\r\nMCP-NAME: a\r\nMcp-Param-Region: x\r\nmcp-param-region: y\r\n");
-        let routing = PlainHead::parse(request.as_bytes()).unwrap().routing.unwrap();
+        let routing = HeadParts::parse(request.as_bytes()).unwrap().0.routing.unwrap();
         let mut expected = Routing::default();
         for (name, value) in [
             ("mcp-method", "tools/call"),

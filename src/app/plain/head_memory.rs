@@ -2,11 +2,8 @@
 //! Content-Length, and then it is not parsed again.
 
 use std::ops::Range;
-use std::sync::Arc;
 
-use super::head::{LARGEST_BODY, PlainHead, PlainHeaders};
-use crate::http::access::AccessLevel;
-use mcp::{EndpointPath, Routing};
+use super::head::{HeadParts, LARGEST_BODY, PlainHead};
 use wire::same_head::{self, Repeated};
 
 /// Longer heads are not remembered, since the budget of a connection counts only its read buffer.
@@ -14,81 +11,50 @@ const LONGEST: usize = 2 * 1024;
 
 #[derive(Default)]
 pub struct HeadMemory {
-    last: Option<Box<Remembered>>,
+    last: Option<Box<Last>>,
 }
 
-/// A head that was parsed, with the positions of its parts.
-struct Remembered {
+/// The head that was parsed last.
+struct Last {
+    parts: HeadParts,
+    repeatable: Option<Repeatable>,
+}
+
+/// A head that may come again.
+struct Repeatable {
     text: String,
     /// The value of its Content-Length.
     digits: Range<usize>,
-    method: &'static str,
-    path: Range<usize>,
-    query: Option<Range<usize>>,
-    place: EndpointPath,
-    access: AccessLevel,
-    headers: PlainHeaders<Range<usize>>,
-    routing: Option<Arc<Routing>>,
 }
 
 impl HeadMemory {
     /// Reads the head of a request. Returns `None` if it is not complete or not plain.
     pub fn read<'a>(&'a mut self, bytes: &'a [u8]) -> Option<PlainHead<'a>> {
-        let repeated = self.last.as_ref().and_then(|last| last.find(bytes));
-        match repeated {
-            Some(repeated) => self.last.as_ref().map(|last| last.again(repeated)),
-            None => {
-                let head = PlainHead::parse(bytes)?;
-                self.last = Remembered::of(&head, bytes).map(Box::new);
-                Some(head)
-            }
+        let repeated = self.last.as_ref().and_then(|last| last.repeatable.as_ref()?.find(bytes));
+        if let Some(Repeated { length, content_length }) = repeated {
+            let last = self.last.as_ref()?;
+            let text = &last.repeatable.as_ref()?.text;
+            return Some(PlainHead::new(&last.parts, text, length, content_length as usize));
         }
+        let (parts, text) = HeadParts::parse(bytes)?;
+        let repeatable = Repeatable::of(&parts, text);
+        let last = self.last.insert(Box::new(Last { parts, repeatable }));
+        Some(PlainHead::new(&last.parts, text, last.parts.length, last.parts.body_length))
     }
 }
 
-impl Remembered {
+impl Repeatable {
     /// Returns `None` if the head cannot come again: only messages are sent often, and traced ones differ.
-    fn of(head: &PlainHead<'_>, bytes: &[u8]) -> Option<Self> {
-        if head.method != "POST" || head.headers.traceparent.is_some() || head.length > LONGEST {
+    fn of(parts: &HeadParts, text: &str) -> Option<Self> {
+        if parts.method != "POST" || parts.headers.traceparent.is_some() || parts.length > LONGEST {
             return None;
         }
-        let text = str::from_utf8(&bytes[..head.length]).ok()?;
-        let place_of = |part: &&str| {
-            let start = part.as_ptr().addr() - text.as_ptr().addr();
-            start..start + part.len()
-        };
-        let headers = head.headers.map(place_of);
-        Some(Self {
-            text: text.to_owned(),
-            digits: headers.content_length.clone()?,
-            method: head.method,
-            path: place_of(&head.path),
-            query: head.query.as_ref().map(place_of),
-            place: head.place.clone(),
-            access: head.access,
-            headers,
-            routing: head.routing.clone(),
-        })
+        Some(Self { text: text.to_owned(), digits: parts.headers.content_length.clone()? })
     }
 
     fn find(&self, bytes: &[u8]) -> Option<Repeated> {
         let repeated = same_head::find(self.text.as_bytes(), &self.digits, bytes)?;
         (repeated.content_length <= LARGEST_BODY as u64).then_some(repeated)
-    }
-
-    fn again(&self, repeated: Repeated) -> PlainHead<'_> {
-        let part = |place: &Range<usize>| &self.text[place.clone()];
-        PlainHead {
-            method: self.method,
-            path: part(&self.path),
-            query: self.query.as_ref().map(part),
-            place: self.place.clone(),
-            access: self.access,
-            headers: self.headers.map(part),
-            routing: self.routing.clone(),
-            length: repeated.length,
-            body_length: repeated.content_length as usize,
-        }
     }
 }
 
@@ -105,9 +71,11 @@ mod tests {
 
     /// What a head says, for comparison.
     fn said(head: &PlainHead<'_>) -> String {
-        let headers = head.headers.map(|value| value.to_string());
-        let values = [headers.host, headers.accept, headers.authorization, headers.session, headers.version];
-        let PlainHead { method, path, query, place, access, routing, length, body_length, .. } = head;
+        let headers = &head.parts.headers;
+        let values = [&headers.host, &headers.accept, &headers.authorization, &headers.session];
+        let values = values.map(|value| head.value(value));
+        let (PlainHead { length, body_length, .. }, path, query) = (head, head.path(), head.query());
+        let HeadParts { method, place, access, routing, .. } = head.parts;
         format!(
             "{method} {path} {query:?} {place:?} {access:?} {routing:?} {length} {body_length} {values:?}"
         )
@@ -118,8 +86,10 @@ mod tests {
         let mut memory = HeadMemory::default();
         for length in ["12", "7", "65536", "0", "0012"] {
             let request = post(length);
-            let alone = PlainHead::parse(request.as_bytes()).unwrap();
-            let is_known = memory.last.as_ref().is_some_and(|last| last.find(request.as_bytes()).is_some());
+            let mut other = HeadMemory::default();
+            let alone = other.read(request.as_bytes()).unwrap();
+            let last = memory.last.as_ref().and_then(|last| last.repeatable.as_ref());
+            let is_known = last.is_some_and(|last| last.find(request.as_bytes()).is_some());
             assert_eq!(is_known, length != "12", "{length}");
             assert_eq!(said(&memory.read(request.as_bytes()).unwrap()), said(&alone), "{length}");
         }
@@ -143,7 +113,8 @@ mod tests {
         let mut memory = HeadMemory::default();
         for header in ["Traceparent: x".to_owned(), format!("X: {}", "y".repeat(LONGEST))] {
             let request = post(&format!("12\r\n{header}"));
-            assert!(memory.read(request.as_bytes()).is_some() && memory.last.is_none(), "{header}");
+            assert!(memory.read(request.as_bytes()).is_some(), "{header}");
+            assert!(memory.last.as_ref().is_some_and(|last| last.repeatable.is_none()), "{header}");
         }
     }
 }
