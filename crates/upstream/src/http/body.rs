@@ -166,6 +166,7 @@ impl IncomingMessage {
         }
         self.charge.cover(length)?;
         let message = connection.take(length);
+        connection.expect_again(length);
         self.body.framing = Framing::Length(0);
         self.body.release();
         Ok(self.charge.attach(message))

@@ -19,6 +19,9 @@ use super::stream::ServerStream;
 
 /// How much is read at a time, unless more is expected. A request up to this size is copied, so that it is one write.
 pub const READ: usize = 8 * 1024;
+/// The most that is expected because the last response was so long, and room for its head.
+const MOST_EXPECTED: usize = 128 * 1024;
+const HEAD: usize = 1024;
 
 pub struct Connection<S = ServerStream> {
     stream: S,
@@ -26,6 +29,9 @@ pub struct Connection<S = ServerStream> {
     /// Bytes that were received and not used yet. While there are none, requests are put together here.
     buffer: BytesMut,
     heads: HeadReader,
+    /// How much is read at once when the next response comes, if the last one was large: a server that sent a large response often
+    /// sends another. 0 if it was not.
+    expected: usize,
     /// Whether the buffer is too large to be kept while the connection is idle.
     is_grown: bool,
     /// The address of the other side.
@@ -63,6 +69,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             security,
             buffer: BytesMut::new(),
             heads: HeadReader::default(),
+            expected: 0,
             is_grown: false,
             peer,
         })
@@ -160,11 +167,42 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             if let Some(head) = self.heads.take(&mut self.buffer)? {
                 return Ok(head);
             }
-            let ahead = READ.saturating_sub(self.buffer.len()).max(READ / 8);
-            if self.fill(ahead).await? == 0 {
+            let expected = if self.buffer.is_empty() { std::mem::take(&mut self.expected) } else { 0 };
+            let read = match expected {
+                0 => self.fill(READ.saturating_sub(self.buffer.len()).max(READ / 8)).await,
+                // Boxed, so that it makes the way of small responses no longer.
+                _ => Box::pin(self.begin_large(expected)).await,
+            };
+            if read? == 0 {
                 return Err(CLOSED.into());
             }
         }
+    }
+
+    /// Reads the beginning of a response that is expected to be large, or all of it. A large buffer is held only once much of the
+    /// response has come.
+    async fn begin_large(&mut self, expected: usize) -> Result<usize, String> {
+        let mut looked = false;
+        let read = poll_fn(|context| {
+            // Usually nothing has come when it first looks.
+            let room = if std::mem::replace(&mut looked, true) { expected } else { READ };
+            if self.buffer.capacity() < room {
+                self.buffer = BytesMut::with_capacity(room);
+            }
+            let polled = pin!(self.stream.read_buf(&mut self.buffer)).poll(context);
+            if polled.is_pending() {
+                self.buffer = BytesMut::new();
+            }
+            polled
+        });
+        let read = read.await.map_err(|error| broke(&error))?;
+        self.is_grown = self.buffer.len() > READ;
+        if !self.is_grown {
+            let arrived = std::mem::take(&mut self.buffer);
+            self.buffer.reserve(READ);
+            self.buffer.extend_from_slice(&arrived);
+        }
+        Ok(read)
     }
 
     /// The next piece of a body; `None` at its end. While nothing comes, no buffer is held.
@@ -230,6 +268,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             true => std::mem::take(&mut self.buffer).freeze(),
             false => self.buffer.split_to(length).freeze(),
         }
+    }
+
+    /// Expects that the next response is about as long as one with a body of this length.
+    pub fn expect_again(&mut self, length: usize) {
+        // One byte remains free for the same reason as in `body.rs`.
+        self.expected = if length > READ { (length + HEAD + 1).min(MOST_EXPECTED) } else { 0 };
     }
 
     /// Prepares for waiting in the pool; false if more came than the response that was read.
@@ -361,6 +405,8 @@ fn skip(head: &mut BytesMut, body: &mut &[u8], written: usize) {
 #[cfg(test)]
 mod tests {
     use std::collections::VecDeque;
+
+    use tokio::io::AsyncWriteExt;
 
     use super::*;
 
@@ -574,6 +620,49 @@ mod tests {
         let sends = [b"HTTP/1.1 100 x\r\n\r\n".to_vec(), LENGTH.to_vec()].into();
         let takes = [Some(10), Some(0), Some(0), Some(20)].into();
         let mut connection = with(Script { sends, takes, ..Script::default() });
+        assert_eq!(read(&mut connection).await, Ok((200, b"hello".to_vec(), true)));
+    }
+
+    #[tokio::test]
+    async fn a_large_response_is_one_read_if_the_last_one_was_large() {
+        let response = [b"HTTP/1.1 200 x\r\ncontent-length: 50000\r\n\r\n", &[b'x'; 50_000][..]].concat();
+        for (last, arrives) in [(0, READ), (50_000, response.len()), (10_000_000, response.len())] {
+            let mut connection = sending(&[&response]);
+            connection.expect_again(last);
+            let head = post(&mut connection, b"{}").await.unwrap();
+            assert_eq!(connection.buffered(), arrives + 50_000 - response.len(), "{last}");
+            let mut framing = head.framing;
+            let mut body = Vec::new();
+            while let Some(piece) = connection.piece(&mut framing).await.unwrap() {
+                body.extend_from_slice(&piece);
+            }
+            assert!(body == [b'x'; 50_000] && connection.rest());
+            assert!(connection.buffer.capacity() <= READ, "an idle connection holds no large buffer");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_large_response_holds_no_buffer_before_it_comes() {
+        let (stream, mut server) = tokio::io::duplex(READ);
+        let mut connection = Connection::new(stream, Security::Plain, None);
+        {
+            let mut beginning = pin!(connection.begin_large(50_000));
+            for _ in 0..2 {
+                assert!(beginning.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+            }
+        }
+        assert_eq!(connection.buffer.capacity(), 0);
+        // Nor if only a part of its head comes.
+        server.write_all(b"HTTP/1.1 200").await.unwrap();
+        assert_eq!(connection.begin_large(50_000).await.unwrap(), 12);
+        assert_eq!((&connection.buffer[..], connection.buffer.capacity()), (&b"HTTP/1.1 200"[..], READ));
+    }
+
+    #[tokio::test]
+    async fn an_early_beginning_of_a_response_is_kept_if_a_large_one_is_expected() {
+        let mut connection = sending(&[b"HTTP/1.1 200 x\r\n", b"content-length: 5\r\n\r\nhello"]);
+        connection.stream.takes = [Some(10), Some(0)].into();
+        connection.expect_again(50_000);
         assert_eq!(read(&mut connection).await, Ok((200, b"hello".to_vec(), true)));
     }
 
