@@ -97,7 +97,7 @@ pub async fn run(invocation: &Invocation, calls: CallsArgs) -> anyhow::Result<()
     })
 }
 
-/// Prints each call as it ends, until the gateway does.
+/// Prints each call as it ends, until the gateway ends the stream: when it stops, or when the role of the reader changes.
 async fn follow(invocation: &Invocation, calls: &CallsArgs) -> anyhow::Result<()> {
     let request = calls.filter(ApiRequest::get(&["calls", "stream"]));
     let response = invocation.remote.ask_for_events(request).await?;

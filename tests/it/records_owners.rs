@@ -1,4 +1,4 @@
-//! Whose records are: they stay with a user who gets another name, and do not come with a name that is given again.
+//! Which user records belong to: they stay with a user who gets another name, and do not come with a name that is given again.
 
 use serde_json::{Value, json};
 

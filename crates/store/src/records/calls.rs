@@ -62,6 +62,52 @@ impl CallFilter {
             && self.until_ms.is_none_or(|until| record.at_ms <= until)
             && (self.text.is_empty() || searched(record).contains(&self.text.to_lowercase()))
     }
+
+    /// The statement that selects their records, newest first, and what is bound to it.
+    pub(crate) fn query(&self) -> (String, Vec<Bound>) {
+        let (mut conditions, mut values) = (Vec::new(), Vec::new());
+        let mut add = |condition: &str, value: Bound| {
+            values.push(value);
+            conditions.push(condition.replace('?', &format!("${}", values.len())));
+        };
+        let texts = [
+            ("server = ?", &self.server),
+            ("name = ?", &self.name),
+            ("principal = ?", &self.principal),
+            // The indexes of calls that failed and of owners have only some rows, so a query must say that it wants only those.
+            (
+                if self.outcome == "ok" { "outcome = ?" } else { "outcome = ? AND outcome <> 'ok'" },
+                &self.outcome,
+            ),
+            ("via = ?", &self.via),
+            ("id < ?", &self.before),
+        ];
+        for (condition, text) in texts.into_iter().filter(|(_, text)| !text.is_empty()) {
+            add(condition, Bound::Text(text.clone()));
+        }
+        let owner = self.owner.map(|owner| owner.0.cast_signed());
+        for (condition, number) in [
+            ("at >= ?", self.since_ms),
+            ("at <= ?", self.until_ms),
+            ("principal_id = ? AND principal_id <> 0", owner),
+        ] {
+            if let Some(number) = number {
+                add(condition, Bound::Number(number));
+            }
+        }
+        if !self.text.is_empty() {
+            let escaped =
+                self.text.to_lowercase().replace('\\', r"\\").replace('%', r"\%").replace('_', r"\_");
+            add(r"searched LIKE ? ESCAPE '\'", Bound::Text(format!("%{escaped}%")));
+        }
+        let mut sql = "SELECT record FROM calls".to_owned();
+        if !conditions.is_empty() {
+            sql += " WHERE ";
+            sql += &conditions.join(" AND ");
+        }
+        sql += &format!(" ORDER BY id DESC LIMIT {}", self.limit);
+        (sql, values)
+    }
 }
 
 /// The texts of a record that a search looks at, in lower case.
@@ -74,7 +120,7 @@ fn searched(record: &CallRecord) -> String {
         .to_lowercase()
 }
 
-enum Bound {
+pub(crate) enum Bound {
     Text(String),
     Number(i64),
 }
@@ -82,41 +128,7 @@ enum Bound {
 impl Records {
     /// The calls that fit, newest first.
     pub async fn calls(&self, filter: &CallFilter) -> Result<Vec<CallRecord>, StoreError> {
-        let (mut conditions, mut values) = (Vec::new(), Vec::new());
-        let mut add = |condition: &str, value: Bound| {
-            values.push(value);
-            conditions.push(condition.replace('?', &format!("${}", values.len())));
-        };
-        let texts = [
-            ("server = ?", &filter.server),
-            ("name = ?", &filter.name),
-            ("principal = ?", &filter.principal),
-            ("outcome = ?", &filter.outcome),
-            ("via = ?", &filter.via),
-            ("id < ?", &filter.before),
-        ];
-        for (condition, text) in texts.into_iter().filter(|(_, text)| !text.is_empty()) {
-            add(condition, Bound::Text(text.clone()));
-        }
-        let owner = filter.owner.map(|owner| owner.0.cast_signed());
-        for (condition, number) in
-            [("at >= ?", filter.since_ms), ("at <= ?", filter.until_ms), ("principal_id = ?", owner)]
-        {
-            if let Some(number) = number {
-                add(condition, Bound::Number(number));
-            }
-        }
-        if !filter.text.is_empty() {
-            let escaped =
-                filter.text.to_lowercase().replace('\\', r"\\").replace('%', r"\%").replace('_', r"\_");
-            add(r"searched LIKE ? ESCAPE '\'", Bound::Text(format!("%{escaped}%")));
-        }
-        let mut sql = "SELECT record FROM calls".to_owned();
-        if !conditions.is_empty() {
-            sql += " WHERE ";
-            sql += &conditions.join(" AND ");
-        }
-        sql += &format!(" ORDER BY id DESC LIMIT {}", filter.limit);
+        let (sql, values) = filter.query();
         let mut tx = self.read().await?;
         let rows: Vec<String> = on!(&mut tx, |db| {
             let mut query = sqlx::query_scalar(AssertSqlSafe(sql.clone()));

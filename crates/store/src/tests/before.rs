@@ -4,15 +4,16 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use sha2::{Digest, Sha256};
 use sqlx::sqlite::SqliteConnectOptions;
-use sqlx::{ConnectOptions, Connection};
+use sqlx::{ConnectOptions, Connection, SqliteConnection};
 
 use super::people::{client, user};
 use super::{http, noted, odd_offering, only_server, open, open_with_key};
-use crate::migrate::{MIGRATIONS, migrator};
+use crate::migrate::{MIGRATIONS, RECORDS, migrator};
 use crate::{
-    AuthorizationKey, AuthorizationStatus, DatabaseAddress, GrantChange, OpenOptions, OpenStoreError, check,
+    AuthorizationKey, AuthorizationStatus, CallFilter, CallRow, DatabaseAddress, GrantChange, OpenOptions,
+    OpenStoreError, check,
 };
-use model::{Offering, OwnMeta, Secret};
+use model::{CallRecord, Offering, OwnMeta, PrincipalId, RecordedPrincipal, Secret};
 use seal::{Seal, SecretKey};
 
 #[tokio::test]
@@ -136,4 +137,41 @@ async fn servers_of_a_database_without_meta_have_none() {
     assert!(loaded.offering.same_as(&Offering { meta: OwnMeta::default(), ..odd_offering() }));
     store.update_offering(&registration.config.name, &odd_offering(), 2).await.unwrap();
     assert!(only_server(&store).await.offering.same_as(&odd_offering()));
+}
+
+#[tokio::test]
+async fn calls_that_were_recorded_before_they_had_owners_belong_to_nobody() {
+    const INSERT: &str = "INSERT INTO calls (id, at, server, name, principal, principal_kind, outcome, via, weight, searched,
+        record, arguments, result, written) VALUES ($1, 1, 's', 'n', 'anna', 'user', 'ok', 'rest', 1, '', $2, '', '', 0)";
+    let directory = tempfile::tempdir().unwrap();
+    let record = |id: &str| CallRecord { id: id.into(), ..CallRecord::default() };
+    let insert = async |file: &mut SqliteConnection, id: &str| {
+        let record = serde_json::to_string(&record(id)).unwrap();
+        sqlx::query(INSERT).bind(id).bind(record).execute(file).await.unwrap();
+    };
+    let options = SqliteConnectOptions::new().filename(directory.path().join("toolgate.records.db"));
+    let options = options.create_if_missing(true);
+    let mut before = options.connect().await.unwrap();
+    migrator(&RECORDS[..1]).run_direct(None, &mut before, false).await.unwrap();
+    insert(&mut before, "1").await;
+    before.close().await.unwrap();
+
+    let store = open(directory.path().join("toolgate.db")).await.unwrap();
+    let records = store.records();
+    let principal = RecordedPrincipal { kind: "user".into(), name: "anna".into(), id: 7 };
+    let row = CallRow { record: CallRecord { principal, ..record("2") }, ..CallRow::default() };
+    records.add("one", &[row], &[]).await.unwrap();
+    // A gateway of the version before may still write.
+    let mut beside = options.connect().await.unwrap();
+    insert(&mut beside, "3").await;
+    beside.close().await.unwrap();
+    let ids = async |filter: CallFilter| -> Vec<String> {
+        let found = records.calls(&CallFilter { limit: 9, ..filter }).await.unwrap();
+        found.into_iter().map(|record| record.id).collect()
+    };
+    assert_eq!(ids(CallFilter::default()).await, ["3", "2", "1"]);
+    assert_eq!(ids(CallFilter { owner: Some(PrincipalId(7)), ..CallFilter::default() }).await, ["2"]);
+    assert!(ids(CallFilter { owner: Some(PrincipalId(0)), ..CallFilter::default() }).await.is_empty());
+    records.close().await;
+    store.close().await;
 }

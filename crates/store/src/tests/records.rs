@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection};
+
 use super::open;
 use crate::{CallCount, CallFilter, CallRow, CountedKind, Kept, Retention, SPANS};
 use model::{CallRecord, Histogram, PrincipalId, RecordedPrincipal};
@@ -75,6 +78,30 @@ async fn calls_are_found_after_a_restart_and_their_contents_are_sealed() {
     }
     records.close().await;
     store.close().await;
+}
+
+#[tokio::test]
+async fn few_calls_of_many_are_found_by_an_index() {
+    let place = tempfile::tempdir().unwrap();
+    let store = open(place.path().join("toolgate.db")).await.unwrap();
+    let records = store.records();
+    records.add("one", &[call(1)], &[]).await.unwrap();
+    records.close().await;
+    store.close().await;
+    let options = SqliteConnectOptions::new().filename(place.path().join("toolgate.records.db"));
+    let mut file = options.connect().await.unwrap();
+    for (narrowed, index) in [
+        (CallFilter { server: "odd".into(), ..filter(9) }, "calls_of_servers"),
+        (CallFilter { principal: "agent".into(), ..filter(9) }, "calls_of_principals"),
+        (CallFilter { owner: Some(PrincipalId(7)), ..filter(9) }, "calls_of_owners"),
+        (CallFilter { outcome: "tool_error".into(), ..filter(9) }, "calls_that_failed"),
+    ] {
+        let explain = AssertSqlSafe(format!("EXPLAIN QUERY PLAN {}", narrowed.query().0));
+        let steps: Vec<(i64, i64, i64, String)> = sqlx::query_as(explain).fetch_all(&mut file).await.unwrap();
+        let [(.., step)] = steps.as_slice() else { panic!("{steps:?}") };
+        assert!(step.starts_with(&format!("SEARCH calls USING INDEX {index} (")), "{step}");
+    }
+    file.close().await.unwrap();
 }
 
 #[tokio::test]
