@@ -117,7 +117,7 @@ impl<'a> Envelope<'a> {
         let span = scan.value()?;
         let raw = &scan.body[span.clone()];
         match key {
-            Some("jsonrpc") => self.versioned = text::says(raw, "2.0"),
+            Some("jsonrpc") => self.versioned = text::is_string(raw, "2.0"),
             Some("id") => self.id = Some(span),
             // Most requests are calls.
             Some("method") if text::is_plainly(raw, CALL) => self.method = Some(Cow::Borrowed(CALL)),
@@ -245,6 +245,9 @@ mod tests {
             ("[]", "a JSON object"),
             ("{}", "jsonrpc"),
             (r#"{"jsonrpc":"1.0","method":"x"}"#, "jsonrpc"),
+            (r#"{"jsonrpc":[2.0],"method":"x"}"#, "jsonrpc"),
+            (r#"{"jsonrpc":12.05,"method":"x"}"#, "jsonrpc"),
+            (r#"{"jsonrpc":-2.01,"method":"x"}"#, "jsonrpc"),
             (r#"{"jsonrpc":"2.0","id":1}"#, "none of"),
             (r#"{"jsonrpc":"2.0","id":1,"method":"x","result":1}"#, "only one"),
             (r#"{"jsonrpc":"2.0","id":1,"result":1,"error":{}}"#, "only one"),

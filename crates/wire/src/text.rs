@@ -42,6 +42,11 @@ pub(super) fn says(token: &[u8], text: &str) -> bool {
     is_plainly(token, text) || token.contains(&b'\\') && unescape(token).is_some_and(|said| said == text)
 }
 
+/// The same for any value, which need not be a string.
+pub(super) fn is_string(value: &[u8], text: &str) -> bool {
+    value.first() == Some(&b'"') && says(value, text)
+}
+
 /// Like [`unescape`], with U+FFFD for a lone surrogate, and empty for anything that is not a string token.
 pub fn unescape_lossy(token: &[u8]) -> Cow<'_, str> {
     decode(token).map(|(text, _)| text).unwrap_or_default()
