@@ -196,10 +196,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             polled
         });
         let read = read.await.map_err(|error| broke(&error))?;
-        self.is_grown = self.buffer.len() > READ;
-        if !self.is_grown {
+        let (length, room) = (self.buffer.len(), self.buffer.capacity());
+        self.is_grown = length > READ;
+        // What came is held for as long as its client takes to read it, so it must not hold much more.
+        let fits = if self.is_grown { length >= room / 2 } else { room <= READ };
+        if !fits {
             let arrived = std::mem::take(&mut self.buffer);
-            self.buffer.reserve(READ);
+            self.buffer.reserve(length.max(READ));
             self.buffer.extend_from_slice(&arrived);
         }
         Ok(read)
@@ -659,9 +662,22 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_response_after_a_large_one_holds_at_most_twice_its_size() {
+        for length in [8_400, 40_000, 70_000] {
+            let head = format!("HTTP/1.1 200 x\r\ncontent-length: {length}\r\n\r\n").into_bytes();
+            let mut connection = sending(&[&[head, vec![b'x'; length]].concat()]);
+            connection.expect_again(120_000);
+            post(&mut connection, b"{}").await.unwrap();
+            assert_eq!(connection.buffered(), length);
+            let body = connection.take(length).try_into_mut().unwrap();
+            assert!(body == vec![b'x'; length] && body.capacity() <= 2 * length, "{}", body.capacity());
+        }
+    }
+
+    #[tokio::test]
     async fn an_early_beginning_of_a_response_is_kept_if_a_large_one_is_expected() {
         let mut connection = sending(&[b"HTTP/1.1 200 x\r\n", b"content-length: 5\r\n\r\nhello"]);
-        connection.stream.takes = [Some(10), Some(0)].into();
+        connection.stream.takes = [Some(10), Some(0), Some(0)].into();
         connection.expect_again(50_000);
         assert_eq!(read(&mut connection).await, Ok((200, b"hello".to_vec(), true)));
     }
