@@ -1,6 +1,6 @@
 //! The head of a plain request: one to an MCP endpoint, in the form in which nearly all agents send it. Everything else
 //! is left to hyper: other paths and methods, other versions of HTTP, bodies in chunks, requests of browsers, repeated
-//! headers, unusual characters. So a request is plain only if there is one way to read it.
+//! headers, unusual characters, and heads that are not UTF-8. So a request is plain only if there is one way to read it.
 
 use std::mem::MaybeUninit;
 use std::ops::Range;
@@ -42,8 +42,6 @@ pub struct HeadParts {
     pub headers: PlainHeaders<Range<usize>>,
     /// The routing headers, which only modern clients send.
     pub routing: Option<Arc<Routing>>,
-    pub length: usize,
-    pub body_length: usize,
 }
 
 /// The headers that matter. Each is sent at most once, and its value is text.
@@ -78,6 +76,7 @@ const UNUSUAL: [&str; 10] = [
 ];
 
 impl<'a> PlainHead<'a> {
+    /// A head that says these parts of the text, but may have another length.
     pub fn new(parts: &'a HeadParts, text: &'a str, length: usize, body_length: usize) -> Self {
         Self { parts, text, length, body_length }
     }
@@ -97,8 +96,9 @@ impl<'a> PlainHead<'a> {
 }
 
 impl HeadParts {
-    /// Parses the head of a request, and returns its text too. Returns `None` if it is not complete or not plain.
-    pub fn parse(bytes: &[u8]) -> Option<(Self, &str)> {
+    /// Parses the head of a request, and returns its text and the length of the body too. Returns `None` if it is not complete or
+    /// not plain.
+    pub fn parse(bytes: &[u8]) -> Option<(Self, &str, usize)> {
         let mut slots = [const { MaybeUninit::uninit() }; MOST_HEADERS];
         let mut request = Request::new(&mut []);
         let length = match request.parse_with_uninit_headers(bytes, &mut slots) {
@@ -131,10 +131,7 @@ impl HeadParts {
         };
         let (path, query) = (place_of(&path), query.as_ref().map(place_of));
         let headers = headers.map(place_of);
-        is_plain.then_some((
-            Self { method, path, query, place, access, headers, routing, length, body_length },
-            text,
-        ))
+        is_plain.then_some((Self { method, path, query, place, access, headers, routing }, text, body_length))
     }
 }
 
@@ -286,6 +283,14 @@ mod tests {
         let written = ["h:1", "application/json", "Bearer t", "1.1.1.1", "s", "v"];
         assert_eq!(read.map(|value| head.value(value)), written.map(Some));
         assert!(head.parts.routing.is_none());
+    }
+
+    #[test]
+    fn a_head_that_is_not_utf8_is_not_plain() {
+        let request =
+            |agent: &[u8]| [b"GET /mcp HTTP/1.1\r\nHost: a\r\nUser-Agent: ", agent, b"\r\n\r\n"].concat();
+        assert!(HeadParts::parse(&request("caf\u{e9}".as_bytes())).is_some());
+        assert!(HeadParts::parse(&request(b"caf\xe9")).is_none());
     }
 
     #[test]

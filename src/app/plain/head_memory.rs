@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::head::{HeadParts, LARGEST_BODY, PlainHead};
 use wire::same_head::{self, Repeated};
 
-/// Longer heads are not remembered, since the budget of a connection counts only its read buffer.
+/// Longer heads are not compared with the next one, since the budget of a connection counts only its read buffer.
 const LONGEST: usize = 2 * 1024;
 
 #[derive(Default)]
@@ -14,7 +14,7 @@ pub struct HeadMemory {
     last: Option<Box<Last>>,
 }
 
-/// The head that was parsed last.
+/// The head that was parsed last. It goes when the connection comes to rest.
 struct Last {
     parts: HeadParts,
     repeatable: Option<Repeatable>,
@@ -36,17 +36,17 @@ impl HeadMemory {
             let text = &last.repeatable.as_ref()?.text;
             return Some(PlainHead::new(&last.parts, text, length, content_length as usize));
         }
-        let (parts, text) = HeadParts::parse(bytes)?;
+        let (parts, text, body_length) = HeadParts::parse(bytes)?;
         let repeatable = Repeatable::of(&parts, text);
         let last = self.last.insert(Box::new(Last { parts, repeatable }));
-        Some(PlainHead::new(&last.parts, text, last.parts.length, last.parts.body_length))
+        Some(PlainHead::new(&last.parts, text, text.len(), body_length))
     }
 }
 
 impl Repeatable {
     /// Returns `None` if the head cannot come again: only messages are sent often, and traced ones differ.
     fn of(parts: &HeadParts, text: &str) -> Option<Self> {
-        if parts.method != "POST" || parts.headers.traceparent.is_some() || parts.length > LONGEST {
+        if parts.method != "POST" || parts.headers.traceparent.is_some() || text.len() > LONGEST {
             return None;
         }
         Some(Self { text: text.to_owned(), digits: parts.headers.content_length.clone()? })
@@ -60,19 +60,21 @@ impl Repeatable {
 
 #[cfg(test)]
 mod tests {
+    use super::super::head::PlainHeaders;
     use super::*;
 
     fn post(length: &str) -> String {
         format!(
             "POST /v0/groups/dev/mcp?a=b HTTP/1.1\r\nHost: h:1\r\nContent-Length: {length}\r\nMcp-Session-Id: s\r\n\
-             Mcp-Method: tools/call\r\nAuthorization: Bearer t\r\n\r\n"
+             Mcp-Method: tools/call\r\nAuthorization: Bearer t\r\nMCP-Protocol-Version: v\r\nX-Forwarded-For: 1.1.1.1\r\n\r\n"
         )
     }
 
     /// What a head says, for comparison.
     fn said(head: &PlainHead<'_>) -> String {
         let headers = &head.parts.headers;
-        let values = [&headers.host, &headers.accept, &headers.authorization, &headers.session];
+        let PlainHeaders { host, accept, authorization, forwarded_for, session, version, .. } = headers;
+        let values = [host, accept, authorization, forwarded_for, session, version];
         let values = values.map(|value| head.value(value));
         let (PlainHead { length, body_length, .. }, path, query) = (head, head.path(), head.query());
         let HeadParts { method, place, access, routing, .. } = head.parts;
