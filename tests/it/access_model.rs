@@ -61,8 +61,8 @@ fn step() -> impl Strategy<Value = Step> {
 struct Client {
     token: &'static str,
     allowed: Allowed,
-    /// Increases with every issued token; a session belongs to one issue.
-    issue: usize,
+    /// Increases with every new client: a session belongs to one, whatever its token is.
+    identity: usize,
 }
 
 /// The expected state, in its simplest form.
@@ -71,7 +71,7 @@ struct Model {
     servers: BTreeSet<&'static str>,
     clients: BTreeMap<&'static str, Client>,
     users: BTreeMap<&'static str, (&'static str, bool)>,
-    issues: usize,
+    identities: usize,
 }
 
 impl Model {
@@ -91,10 +91,10 @@ impl Model {
     }
 }
 
-/// An open session, with the issue of the token it was opened with.
+/// An open session, with the token it was opened with, and whose that was.
 struct Kept {
     token: &'static str,
-    issue: usize,
+    identity: usize,
     session: String,
 }
 
@@ -119,8 +119,8 @@ impl Pair {
                 let is_free = !model.clients.contains_key(name) && !model.is_taken(token);
                 app.post("/api/v0/clients", body).await.expect(if is_free { 201 } else { 409 });
                 if is_free {
-                    model.issues += 1;
-                    model.clients.insert(name, Client { token, allowed, issue: model.issues });
+                    model.identities += 1;
+                    model.clients.insert(name, Client { token, allowed, identity: model.identities });
                 }
             }
             Step::ReplaceClient(name, token, allowed) => {
@@ -136,9 +136,8 @@ impl Pair {
                     return self;
                 }
                 answer.expect(200);
-                model.issues += usize::from(is_new);
-                let issue = if is_new { model.issues } else { before.issue };
-                model.clients.insert(name, Client { token: token.unwrap_or(before.token), allowed, issue });
+                let token = token.unwrap_or(before.token);
+                model.clients.insert(name, Client { token, allowed, identity: before.identity });
             }
             Step::DeleteClient(name) => {
                 let status = if model.clients.remove(name).is_some() { 204 } else { 404 };
@@ -185,7 +184,7 @@ impl Pair {
             Step::Connect(token) => {
                 if let Some(client) = model.client_of(token) {
                     let session = Agent::connect_as(app, "/mcp", token).await.session;
-                    self.kept.push(Kept { token, issue: client.issue, session });
+                    self.kept.push(Kept { token, identity: client.identity, session });
                 }
             }
             Step::Restart => self.app = self.app.restart().await,
@@ -212,7 +211,9 @@ impl Pair {
             let (status, tools) = self.list(kept.token, "/mcp", &headers).await;
             match self.model.client_of(kept.token) {
                 None => assert_eq!(status, 401),
-                Some(client) if client.issue == kept.issue => assert_eq!(tools, self.model.seen_by(client)),
+                Some(client) if client.identity == kept.identity => {
+                    assert_eq!(tools, self.model.seen_by(client))
+                }
                 Some(_) => assert_eq!(status, 404, "a session of an earlier holder"),
             }
         }
