@@ -42,10 +42,10 @@ pub async fn serve_until_rest(begun: Begun, peer: IpAddr, shared: &Shared) -> Op
         let head_time = HEAD_TIME.saturating_sub(head_begun.elapsed());
         builder.timer(TokioTimer::new()).header_read_timeout(head_time).max_buf_size(MAX_BUFFER);
         let mut connection = builder.serve_connection(io, service);
-        // The request that woke the connection up does not count as activity.
-        let (mut seen, mut look) = (1, first_look);
+        let (mut seen, mut look) = (None, first_look);
         loop {
             tokio::select! {
+                biased;
                 served = &mut connection => return end(served, shared),
                 () = shared.shutdown.cancelled() => {
                     Pin::new(&mut connection).graceful_shutdown();
@@ -53,11 +53,13 @@ pub async fn serve_until_rest(begun: Begun, peer: IpAddr, shared: &Shared) -> Op
                 }
                 () = tokio::time::sleep(look) => {}
             }
-            let begun = activity.begun.load(Ordering::Relaxed);
-            if begun == seen && activity.rests() {
+            // A response may have ended just now, and hyper is about to close the connection, because a part of the request was
+            // not read. That part must never be read as another request.
+            let progress = activity.progress();
+            if seen == Some(progress) && activity.rests() {
                 break;
             }
-            (seen, look) = (begun, (look * 2).min(LONGEST_LOOK));
+            (seen, look) = (Some(progress), (look * 2).min(LONGEST_LOOK));
         }
         // After a complete request the rest is the beginning of the next one; else it is still the same head.
         let has_served = activity.begun.load(Ordering::Relaxed) > 0;
@@ -100,9 +102,14 @@ struct Activity {
 }
 
 impl Activity {
+    fn progress(&self) -> (u64, u64) {
+        (self.begun.load(Ordering::Relaxed), self.ended.load(Ordering::Relaxed))
+    }
+
     /// Tells whether no request is in flight, no write is blocked, and no further bytes have arrived.
     fn rests(&self) -> bool {
-        self.begun.load(Ordering::Relaxed) == self.ended.load(Ordering::Relaxed)
+        let (begun, ended) = self.progress();
+        begun == ended
             && self.reading_waits.load(Ordering::Relaxed)
             && !self.writing_waits.load(Ordering::Relaxed)
     }
