@@ -53,13 +53,10 @@ pub async fn serve_until_rest(begun: Begun, peer: IpAddr, shared: &Shared) -> Op
                 }
                 () = tokio::time::sleep(look) => {}
             }
-            // A response may have ended just now, and hyper is about to close the connection, because a part of the request was
-            // not read. That part must never be read as another request.
-            let progress = activity.progress();
-            if seen == Some(progress) && activity.rests() {
+            if activity.has_rested(&mut seen) {
                 break;
             }
-            (seen, look) = (Some(progress), (look * 2).min(LONGEST_LOOK));
+            look = (look * 2).min(LONGEST_LOOK);
         }
         // After a complete request the rest is the beginning of the next one; else it is still the same head.
         let has_served = activity.begun.load(Ordering::Relaxed) > 0;
@@ -102,14 +99,13 @@ struct Activity {
 }
 
 impl Activity {
-    fn progress(&self) -> (u64, u64) {
-        (self.begun.load(Ordering::Relaxed), self.ended.load(Ordering::Relaxed))
-    }
-
-    /// Tells whether no request is in flight, no write is blocked, and no further bytes have arrived.
-    fn rests(&self) -> bool {
-        let (begun, ended) = self.progress();
-        begun == ended
+    /// Tells whether no request is in flight, no write is blocked, no further bytes have arrived, and nothing has happened since
+    /// the look before, of which `seen` is kept: if a response has just ended before all of its request was read, hyper is about
+    /// to close the connection, and the rest of that request must never be read as another one.
+    fn has_rested(&self, seen: &mut Option<(u64, u64)>) -> bool {
+        let (begun, ended) = (self.begun.load(Ordering::Relaxed), self.ended.load(Ordering::Relaxed));
+        seen.replace((begun, ended)) == Some((begun, ended))
+            && begun == ended
             && self.reading_waits.load(Ordering::Relaxed)
             && !self.writing_waits.load(Ordering::Relaxed)
     }
@@ -257,5 +253,25 @@ impl Write for WatchedIo {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<std::io::Result<()>> {
         Pin::new(&mut self.io).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_rests_once_nothing_has_happened_between_two_looks() {
+        let (activity, mut seen) = (Activity::default(), None);
+        activity.reading_waits.store(true, Ordering::Relaxed);
+        activity.begun.store(1, Ordering::Relaxed);
+        let mut looks = |ended| {
+            activity.ended.store(ended, Ordering::Relaxed);
+            [activity.has_rested(&mut seen), activity.has_rested(&mut seen)]
+        };
+        assert_eq!(looks(0), [false, false], "a request is in flight");
+        assert_eq!(looks(1), [false, true], "its response has ended before the first look");
+        activity.begun.store(2, Ordering::Relaxed);
+        assert_eq!(looks(2), [false, true], "a whole request between two looks");
     }
 }
