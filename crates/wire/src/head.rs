@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 use super::head_error::HeadError;
 use super::id::Id;
-use super::keys::Keys;
+use super::keys::{Keys, known_keys};
 use super::marks::Marks;
 pub use super::params::{Meta, Params, Reference};
 use super::scan::{Scan, Span};
@@ -15,7 +15,15 @@ pub use super::text::Text;
 use super::walk;
 
 const CALL: &str = "tools/call";
-const KEYS: &[&str] = &["jsonrpc", "id", "method", "params", "result", "error"];
+
+known_keys!(Key {
+    Jsonrpc = "jsonrpc",
+    Id = "id",
+    Method = "method",
+    Params = "params",
+    Result = "result",
+    Error = "error",
+});
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MessageKind {
@@ -80,7 +88,7 @@ impl<'a> Head<'a> {
             return Err(HeadError::invalid("a message must be a JSON object"));
         }
         let mut envelope = Envelope::default();
-        let mut keys = Keys::new(KEYS);
+        let mut keys = Keys::new();
         let start = scan.enter()?;
         while let Some(key) = scan.key()? {
             envelope.take(&mut scan, keys.read(body, key)?)?;
@@ -104,33 +112,36 @@ struct Envelope<'a> {
 }
 
 impl<'a> Envelope<'a> {
-    fn take(&mut self, scan: &mut Scan<'a>, key: Option<&'static str>) -> Result<(), HeadError> {
+    fn take(&mut self, scan: &mut Scan<'a>, key: Option<Key>) -> Result<(), HeadError> {
         let next = scan.peek();
-        if key == Some("params") && next == Some(b'{') {
-            return self.params.insert(Box::default()).read(scan);
-        }
-        if key == Some("result") && next == Some(b'{') {
-            let (result, marks) = Marks::read(scan)?;
-            (self.result, self.marks) = (Some(result), marks);
-            return Ok(());
+        match key {
+            Some(Key::Params) if next == Some(b'{') => return self.params.insert(Box::default()).read(scan),
+            Some(Key::Result) if next == Some(b'{') => {
+                let (result, marks) = Marks::read(scan)?;
+                (self.result, self.marks) = (Some(result), marks);
+                return Ok(());
+            }
+            _ => {}
         }
         let span = scan.value()?;
         let raw = &scan.body[span.clone()];
         match key {
-            Some("jsonrpc") => self.versioned = text::is_string(raw, "2.0"),
-            Some("id") => self.id = Some(span),
+            Some(Key::Jsonrpc) => self.versioned = text::is_string(raw, "2.0"),
+            Some(Key::Id) => self.id = Some(span),
             // Most requests are calls.
-            Some("method") if text::is_plainly(raw, CALL) => self.method = Some(Cow::Borrowed(CALL)),
-            Some("method") => {
+            Some(Key::Method) if text::is_plainly(raw, CALL) => self.method = Some(Cow::Borrowed(CALL)),
+            Some(Key::Method) => {
                 let method =
                     text::unescape(raw).ok_or_else(|| HeadError::invalid("method must be a string"))?;
                 self.method = Some(method);
             }
-            Some("params") if raw != b"null" => return Err(HeadError::invalid("params must be an object")),
-            Some("result") => self.result = Some(span),
-            Some("error") if raw.starts_with(b"{") => self.error = Some(span),
-            Some("error") if raw != b"null" => return Err(HeadError::invalid("error must be an object")),
-            _ => {}
+            Some(Key::Params) if raw != b"null" => {
+                return Err(HeadError::invalid("params must be an object"));
+            }
+            Some(Key::Result) => self.result = Some(span),
+            Some(Key::Error) if raw.starts_with(b"{") => self.error = Some(span),
+            Some(Key::Error) if raw != b"null" => return Err(HeadError::invalid("error must be an object")),
+            Some(Key::Params | Key::Error) | None => {}
         }
         Ok(())
     }

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use bytes::BufMut;
 
 use super::head::Head;
 use super::scan::Span;
@@ -111,6 +112,21 @@ fn plain_value(raw: &[u8]) -> Option<Cow<'_, str>> {
         b'{' | b'[' | b'n' => None,
         _ => std::str::from_utf8(raw).ok().map(Cow::Borrowed),
     }
+}
+
+/// Adds a number, such as a Content-Length, to a head.
+pub fn put_number(head: &mut impl BufMut, mut number: usize) {
+    let mut digits = [0; 20];
+    let mut start = digits.len();
+    loop {
+        start -= 1;
+        digits[start] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            break;
+        }
+    }
+    head.put_slice(&digits[start..]);
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ pub mod head;
 mod head_error;
 pub mod headers;
 pub mod id;
-pub mod keys;
+mod keys;
 mod marks;
 pub mod meta;
 pub mod method;

@@ -1,7 +1,9 @@
 //! The top-level members of a result that the gateway reads: whether a tool failed, and the type of the result.
 
+use super::keys::{Known, known_keys};
 use super::scan::{Scan, Span, SyntaxError};
-use super::text;
+
+known_keys!(Key { IsError = "isError", ResultType = "resultType", });
 
 /// The values of `isError` and `resultType` at the top level of a result.
 #[derive(Debug, Clone, Default)]
@@ -17,11 +19,10 @@ impl Marks {
         let start = scan.enter()?;
         while let Some(key) = scan.key()? {
             let value = scan.value()?;
-            let key = &scan.body[key];
-            if text::says(key, "isError") {
-                marks.is_error.get_or_insert(value);
-            } else if text::says(key, "resultType") {
-                marks.result_type.get_or_insert(value);
+            match Key::of(&scan.body[key]) {
+                Some(Key::IsError) => _ = marks.is_error.get_or_insert(value),
+                Some(Key::ResultType) => _ = marks.result_type.get_or_insert(value),
+                None => {}
             }
         }
         Ok((start..scan.position(), marks))

@@ -3,38 +3,37 @@
 
 use super::head_error::HeadError;
 use super::id::Id;
-use super::keys::Keys;
+use super::keys::{Keys, Known, known_keys};
 use super::meta;
 use super::scan::{Scan, Span};
 use super::text::{self, Text};
 
-/// Those of calls first, since they are searched in this order.
-const KEYS: &[&str] = &[
-    "name",
-    "arguments",
-    "_meta",
-    "uri",
-    "ref",
-    "cursor",
-    "level",
-    "requestId",
-    "progressToken",
-    "requestState",
-    "inputResponses",
-    "task",
-    "taskId",
-];
-const META_KEYS: &[&str] = &[
-    meta::PROTOCOL_VERSION,
-    meta::CLIENT_CAPABILITIES,
-    meta::CLIENT_INFO,
-    meta::LOG_LEVEL,
-    meta::SUBSCRIPTION_ID,
-    meta::PROGRESS_TOKEN,
-    meta::RELATED_TASK,
-    meta::TRACEPARENT,
-];
-const REFERENCE_KEYS: &[&str] = &["type", "name", "uri"];
+known_keys!(Key {
+    Name = "name",
+    Arguments = "arguments",
+    Meta = "_meta",
+    Uri = "uri",
+    Ref = "ref",
+    Cursor = "cursor",
+    Level = "level",
+    RequestId = "requestId",
+    ProgressToken = "progressToken",
+    RequestState = "requestState",
+    InputResponses = "inputResponses",
+    Task = "task",
+    TaskId = "taskId",
+});
+known_keys!(MetaKey {
+    ProgressToken = meta::PROGRESS_TOKEN,
+    ProtocolVersion = meta::PROTOCOL_VERSION,
+    ClientCapabilities = meta::CLIENT_CAPABILITIES,
+    ClientInfo = meta::CLIENT_INFO,
+    LogLevel = meta::LOG_LEVEL,
+    SubscriptionId = meta::SUBSCRIPTION_ID,
+    RelatedTask = meta::RELATED_TASK,
+    Traceparent = meta::TRACEPARENT,
+});
+known_keys!(ReferenceKey { Type = "type", Name = "name", Uri = "uri", });
 
 #[derive(Debug, Clone, Default)]
 pub struct Params<'a> {
@@ -93,13 +92,13 @@ impl<'a> Params<'a> {
     /// Reads the object that comes next in `scan`. It is read in place, since it is large.
     pub(super) fn read(&mut self, scan: &mut Scan<'a>) -> Result<(), HeadError> {
         let mut mistyped = Vec::new();
-        self.span = each(scan, KEYS, |scan, key| {
+        self.span = each(scan, |scan, key| {
             let opens = scan.peek() == Some(b'{');
             match key {
-                "ref" if opens => self.reference.insert(Reference::default()).read(scan, &mut mistyped),
-                "_meta" if opens => self.meta.insert(Meta::default()).read(scan, &mut mistyped),
+                Key::Ref if opens => self.reference.insert(Reference::default()).read(scan, &mut mistyped),
+                Key::Meta if opens => self.meta.insert(Meta::default()).read(scan, &mut mistyped),
                 _ => {
-                    self.take(&Member::read(scan, key)?, &mut mistyped);
+                    self.take(key, &Member::read(scan, key)?, &mut mistyped);
                     Ok(())
                 }
             }
@@ -108,35 +107,35 @@ impl<'a> Params<'a> {
         Ok(())
     }
 
-    fn take(&mut self, member: &Member<'a>, mistyped: &mut Vec<&'static str>) {
-        if ["requestState", "inputResponses"].contains(&member.key) {
+    fn take(&mut self, key: Key, member: &Member<'a>, mistyped: &mut Vec<&'static str>) {
+        if matches!(key, Key::RequestState | Key::InputResponses) {
             self.round_key.get_or_insert(member.key);
         }
-        match member.key {
-            "name" => self.name = member.text(mistyped),
-            "uri" => self.uri = member.text(mistyped),
-            "cursor" => self.cursor = member.text(mistyped),
-            "level" => self.level = member.text(mistyped),
-            "requestState" => self.request_state = member.text(mistyped),
-            "requestId" => self.request_id = member.id(mistyped),
-            "progressToken" => self.progress_token = member.id(mistyped),
-            "arguments" => self.arguments = member.object(mistyped),
-            "inputResponses" => self.input_responses = member.object(mistyped),
-            "task" => self.task = member.object(mistyped),
-            "taskId" => self.task_id = member.text(mistyped),
-            _ => _ = member.object(mistyped),
+        match key {
+            Key::Name => self.name = member.text(mistyped),
+            Key::Uri => self.uri = member.text(mistyped),
+            Key::Cursor => self.cursor = member.text(mistyped),
+            Key::Level => self.level = member.text(mistyped),
+            Key::RequestState => self.request_state = member.text(mistyped),
+            Key::RequestId => self.request_id = member.id(mistyped),
+            Key::ProgressToken => self.progress_token = member.id(mistyped),
+            Key::Arguments => self.arguments = member.object(mistyped),
+            Key::InputResponses => self.input_responses = member.object(mistyped),
+            Key::Task => self.task = member.object(mistyped),
+            Key::TaskId => self.task_id = member.text(mistyped),
+            Key::Meta | Key::Ref => _ = member.object(mistyped),
         }
     }
 }
 
 impl<'a> Reference<'a> {
     fn read(&mut self, scan: &mut Scan<'a>, mistyped: &mut Vec<&'static str>) -> Result<(), HeadError> {
-        self.span = each(scan, REFERENCE_KEYS, |scan, key| {
+        self.span = each(scan, |scan, key| {
             let text = Member::read(scan, key)?.text(mistyped);
             match key {
-                "type" => self.kind = text,
-                "name" => self.name = text,
-                _ => self.uri = text,
+                ReferenceKey::Type => self.kind = text,
+                ReferenceKey::Name => self.name = text,
+                ReferenceKey::Uri => self.uri = text,
             }
             Ok(())
         })?;
@@ -146,21 +145,21 @@ impl<'a> Reference<'a> {
 
 impl<'a> Meta<'a> {
     fn read(&mut self, scan: &mut Scan<'a>, mistyped: &mut Vec<&'static str>) -> Result<(), HeadError> {
-        self.span = each(scan, META_KEYS, |scan, key| {
+        self.span = each(scan, |scan, key| {
             let member = Member::read(scan, key)?;
             match key {
-                meta::PROTOCOL_VERSION => {
+                MetaKey::ProtocolVersion => {
                     self.declares_version = true;
                     self.protocol_version = member.text(mistyped);
                 }
-                meta::CLIENT_CAPABILITIES => self.client_capabilities = member.object(mistyped),
-                meta::CLIENT_INFO => self.client_info = member.object(mistyped),
-                meta::LOG_LEVEL => self.log_level = member.text(mistyped),
-                meta::SUBSCRIPTION_ID => self.subscription_id = member.id(mistyped),
-                meta::RELATED_TASK => self.related_task = member.object(mistyped),
+                MetaKey::ClientCapabilities => self.client_capabilities = member.object(mistyped),
+                MetaKey::ClientInfo => self.client_info = member.object(mistyped),
+                MetaKey::LogLevel => self.log_level = member.text(mistyped),
+                MetaKey::SubscriptionId => self.subscription_id = member.id(mistyped),
+                MetaKey::RelatedTask => self.related_task = member.object(mistyped),
                 // Whatever it is, the request is served.
-                meta::TRACEPARENT => self.traceparent = member.text(&mut Vec::new()),
-                _ => self.progress_token = member.id(mistyped),
+                MetaKey::Traceparent => self.traceparent = member.text(&mut Vec::new()),
+                MetaKey::ProgressToken => self.progress_token = member.id(mistyped),
             }
             Ok(())
         })?;
@@ -170,12 +169,11 @@ impl<'a> Meta<'a> {
 
 /// Walks the object that comes next, checks its keys, and passes each known one to `take`, with the scan just before
 /// its value. Returns the object's span.
-fn each<'a>(
+fn each<'a, K: Known>(
     scan: &mut Scan<'a>,
-    known: &'static [&'static str],
-    mut take: impl FnMut(&mut Scan<'a>, &'static str) -> Result<(), HeadError>,
+    mut take: impl FnMut(&mut Scan<'a>, K) -> Result<(), HeadError>,
 ) -> Result<Span, HeadError> {
-    let mut keys = Keys::new(known);
+    let mut keys = Keys::new();
     let start = scan.enter()?;
     while let Some(key) = scan.key()? {
         match keys.read(scan.body, key)? {
@@ -194,8 +192,8 @@ struct Member<'a> {
 }
 
 impl<'a> Member<'a> {
-    fn read(scan: &mut Scan<'a>, key: &'static str) -> Result<Self, HeadError> {
-        Ok(Self { key, span: scan.value()?, body: scan.body })
+    fn read(scan: &mut Scan<'a>, key: impl Known) -> Result<Self, HeadError> {
+        Ok(Self { key: key.text(), span: scan.value()?, body: scan.body })
     }
 
     fn text(&self, mistyped: &mut Vec<&'static str>) -> Option<Text<'a>> {

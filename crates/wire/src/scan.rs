@@ -5,6 +5,7 @@ use std::ops::Range;
 
 pub use super::token::SyntaxError;
 use super::token::{TOO_DEEP, literal_end, number_end, string_end};
+use super::word;
 
 /// A byte range of a message; the range of a string includes the quotes.
 pub type Span = Range<usize>;
@@ -40,18 +41,21 @@ impl<'a> Scan<'a> {
     }
 
     /// The first byte of what comes next, white space skipped.
+    #[inline]
     pub fn peek(&self) -> Option<u8> {
-        let mut rest = self.body.get(self.at..)?.iter();
-        rest.find(|byte| !matches!(byte, b' ' | b'\t' | b'\n' | b'\r')).copied()
+        match self.byte() {
+            Some(byte) if byte > b' ' => Some(byte),
+            Some(_) | None => self.clone().next_after_space(),
+        }
     }
 
     /// Steps into the object or array that comes next and returns where it starts.
+    #[inline]
     pub fn enter(&mut self) -> Result<usize, SyntaxError> {
-        self.skip_space();
-        let start = self.at;
-        if !matches!(self.byte(), Some(b'{' | b'[')) {
+        if !matches!(self.next(), Some(b'{' | b'[')) {
             return Err(self.fault("expected an object"));
         }
+        let start = self.at;
         self.check_depth(self.depth)?;
         self.at += 1;
         self.depth += 1;
@@ -61,7 +65,7 @@ impl<'a> Scan<'a> {
 
     /// `enter` for a scan that is known to be just before a bracket.
     pub(super) fn entered(mut self) -> Self {
-        self.skip_space();
+        self.next();
         self.at += 1;
         self.depth = 1;
         self.fresh = true;
@@ -69,7 +73,39 @@ impl<'a> Scan<'a> {
     }
 
     /// The next key of the object entered last, with the colon consumed; `None` when the object has ended.
+    #[inline(always)]
     pub fn key(&mut self) -> Result<Option<Span>, SyntaxError> {
+        let start = match self.byte() {
+            Some(b'}') => {
+                self.leave();
+                return Ok(None);
+            }
+            Some(b',') if !self.fresh => self.at + 1,
+            Some(_) if self.fresh => self.at,
+            Some(_) | None => return self.any_key(),
+        };
+        match self.plain_key(start) {
+            Some(key) => Ok(Some(key)),
+            None => self.any_key(),
+        }
+    }
+
+    /// The key at `start`, with the colon consumed, if it is short and there is no white space around it, as in nearly all messages.
+    #[inline(always)]
+    fn plain_key(&mut self, start: usize) -> Option<Span> {
+        let [b'"', text @ ..] = self.body.get(start..)?.first_chunk::<{ 1 + word::SHORT_TEXT }>()? else {
+            return None;
+        };
+        let end = start + 2 + word::short_string_length(text)?;
+        if *self.body.get(end)? != b':' {
+            return None;
+        }
+        (self.at, self.fresh) = (end + 1, false);
+        Some(start..end)
+    }
+
+    #[inline(never)]
+    fn any_key(&mut self) -> Result<Option<Span>, SyntaxError> {
         if self.ends(b'}', "expected ',' or '}'")? { Ok(None) } else { self.key_and_colon().map(Some) }
     }
 
@@ -84,33 +120,53 @@ impl<'a> Scan<'a> {
     }
 
     pub fn finish(&mut self) -> Result<(), SyntaxError> {
-        self.skip_space();
-        if self.at == self.body.len() { Ok(()) } else { Err(self.fault("unexpected text after the value")) }
+        if self.next().is_none() { Ok(()) } else { Err(self.fault("unexpected text after the value")) }
     }
 
     /// Skips one value of any kind and depth, checking it, and returns its span. It is iterative, so that the input
     /// does not decide how much stack is used.
+    #[inline]
     pub fn value(&mut self) -> Result<Span, SyntaxError> {
-        self.skip_space();
+        match self.plain_string() {
+            Some(string) => Ok(string),
+            None => self.any_value(),
+        }
+    }
+
+    /// The next value if it is a short string with no white space before it.
+    #[inline]
+    fn plain_string(&mut self) -> Option<Span> {
         let start = self.at;
-        match self.byte() {
-            Some(b'"') => self.at = string_end(self.body, start)?,
+        let [b'"', text @ ..] = self.body.get(start..)?.first_chunk::<{ 1 + word::SHORT_TEXT }>()? else {
+            return None;
+        };
+        self.at = start + 2 + word::short_string_length(text)?;
+        self.fresh = false;
+        Some(start..self.at)
+    }
+
+    #[inline(never)]
+    fn any_value(&mut self) -> Result<Span, SyntaxError> {
+        let next = self.next();
+        let start = self.at;
+        self.fresh = false;
+        match next {
             Some(b'{' | b'[') => self.containers()?,
             Some(_) => self.scalar()?,
             None => return Err(self.fault("unexpected end")),
         }
-        self.fresh = false;
         Ok(start..self.at)
     }
 
     /// Skips an object or array with everything in it.
+    #[inline(never)]
     fn containers(&mut self) -> Result<(), SyntaxError> {
         let mut open = Open::default();
         loop {
-            self.skip_space();
-            let closed = match self.byte() {
+            let closed = match self.next() {
                 Some(b'{') => self.open(&mut open, b'}')?,
                 Some(b'[') => self.open(&mut open, b']')?,
+                Some(_) if self.plain_string().is_some() => true,
                 Some(_) => self.scalar().map(|()| true)?,
                 None => return Err(self.fault("unexpected end")),
             };
@@ -133,8 +189,7 @@ impl<'a> Scan<'a> {
     fn open(&mut self, open: &mut Open, end: u8) -> Result<bool, SyntaxError> {
         self.check_depth(self.depth + open.count)?;
         self.at += 1;
-        self.skip_space();
-        if self.byte() == Some(end) {
+        if self.next() == Some(end) {
             self.at += 1;
             return Ok(true);
         }
@@ -148,8 +203,7 @@ impl<'a> Scan<'a> {
     /// Closes the containers that end after a finished value; true if that was the outermost, false if a value follows.
     fn close(&mut self, open: &mut Open) -> Result<bool, SyntaxError> {
         while let Some(end) = open.end() {
-            self.skip_space();
-            match self.byte() {
+            match self.next() {
                 Some(b',') => {
                     self.at += 1;
                     if end == b'}' {
@@ -170,12 +224,10 @@ impl<'a> Scan<'a> {
 
     /// Consumes the closing bracket or the expected comma; true if it was the bracket.
     fn ends(&mut self, end: u8, reason: &'static str) -> Result<bool, SyntaxError> {
-        self.skip_space();
         let fresh = std::mem::replace(&mut self.fresh, false);
-        match self.byte() {
+        match self.next() {
             Some(byte) if byte == end => {
-                self.at += 1;
-                self.depth = self.depth.saturating_sub(1);
+                self.leave();
                 Ok(true)
             }
             Some(b',') if !fresh => {
@@ -188,14 +240,21 @@ impl<'a> Scan<'a> {
         }
     }
 
+    fn leave(&mut self) {
+        self.at += 1;
+        self.depth = self.depth.saturating_sub(1);
+        self.fresh = false;
+    }
+
     fn key_and_colon(&mut self) -> Result<Span, SyntaxError> {
-        self.skip_space();
-        if self.byte() != Some(b'"') {
+        if let Some(key) = self.plain_key(self.at) {
+            return Ok(key);
+        }
+        if self.next() != Some(b'"') {
             return Err(self.fault("expected a key"));
         }
         let key = self.token(string_end)?;
-        self.skip_space();
-        if self.byte() != Some(b':') {
+        if self.next() != Some(b':') {
             return Err(self.fault("expected ':'"));
         }
         self.at += 1;
@@ -212,14 +271,25 @@ impl<'a> Scan<'a> {
         Ok(start..self.at)
     }
 
-    fn skip_space(&mut self) {
-        while matches!(self.byte(), Some(b' ' | b'\t' | b'\n' | b'\r')) {
-            self.at += 1;
+    fn byte(&self) -> Option<u8> {
+        self.body.get(self.at).copied()
+    }
+
+    /// The next byte that is not white space. Most messages have none between their tokens.
+    #[inline]
+    fn next(&mut self) -> Option<u8> {
+        match self.byte() {
+            Some(byte) if byte > b' ' => Some(byte),
+            Some(_) | None => self.next_after_space(),
         }
     }
 
-    fn byte(&self) -> Option<u8> {
-        self.body.get(self.at).copied()
+    #[inline(never)]
+    fn next_after_space(&mut self) -> Option<u8> {
+        while matches!(self.byte(), Some(b' ' | b'\t' | b'\n' | b'\r')) {
+            self.at += 1;
+        }
+        self.byte()
     }
 
     fn check_depth(&self, depth: usize) -> Result<(), SyntaxError> {

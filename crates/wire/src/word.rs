@@ -23,10 +23,29 @@ pub(super) fn string_stop(bytes: &[u8], from: usize) -> Option<usize> {
 
 /// The first byte that stops [`string_stop`] or is not ASCII. As a signed number, such a byte is smaller than 0x20 like
 /// a control character, so this search costs less than the other.
-#[inline(never)]
+#[inline]
 pub(super) fn ascii_string_stop(bytes: &[u8], from: usize) -> Option<usize> {
+    // Most strings are short.
+    match bytes.get(from..).and_then(|rest| rest.first_chunk()).and_then(first_unusual) {
+        Some(offset) => Some(from + offset),
+        None => far_ascii_string_stop(bytes, from),
+    }
+}
+
+#[inline(never)]
+fn far_ascii_string_stop(bytes: &[u8], from: usize) -> Option<usize> {
     let is_hit = |byte: u8| (byte == b'"') | (byte == b'\\') | (byte.cast_signed() < 0x20);
     find(bytes, from, first_unusual, is_hit, blocks_without)
+}
+
+/// How many bytes are searched at once.
+pub(super) const SHORT_TEXT: usize = 16;
+
+/// The length of a string of ASCII without escapes, if `text`, which begins behind its quote, has its end.
+#[inline]
+pub(super) fn short_string_length(text: &[u8; SHORT_TEXT]) -> Option<usize> {
+    let stop = first_unusual(text)?;
+    (text.get(stop) == Some(&b'"')).then_some(stop)
 }
 
 /// The first byte at which [`ascii_string_stop`] stops.
@@ -61,8 +80,10 @@ fn first_unusual(word: &[u8; 8]) -> Option<usize> {
 /// Whether two texts are the same. Most are short, and compared without a call.
 #[inline]
 pub(super) fn is_same(one: &[u8], other: &[u8]) -> bool {
-    match one.len() {
-        length if length != other.len() => false,
+    if one.len() != other.len() {
+        return false;
+    }
+    match other.len() {
         4..8 => have_same_ends::<4>(one, other),
         8..=16 => have_same_ends::<8>(one, other),
         _ => one == other,

@@ -11,7 +11,7 @@ use httpdate::HttpDate;
 use hyper::StatusCode;
 
 use mcp::Reply;
-use wire::headers::SESSION_ID;
+use wire::headers::{SESSION_ID, put_number};
 
 /// The head of a response.
 pub struct ResponseHead<'a> {
@@ -49,16 +49,16 @@ impl<'a> ResponseHead<'a> {
 #[derive(Default)]
 pub struct ResponseWriter {
     written: Vec<u8>,
-    /// The date in the last head, in seconds since 1970 and as text.
+    /// The date in the last head, in seconds since 1970, and the last line of that head.
     second: u64,
-    date: Vec<u8>,
+    date_line: Vec<u8>,
 }
 
 impl ResponseWriter {
     /// Writes a head into the buffer for the next response.
     pub fn begin(&mut self, head: &ResponseHead<'_>) -> &mut Vec<u8> {
         self.set_date();
-        let Self { written, date, .. } = self;
+        let Self { written, date_line, .. } = self;
         written.clear();
         match head.status {
             StatusCode::OK => written.extend_from_slice(b"HTTP/1.1 200 OK\r\n"),
@@ -70,7 +70,7 @@ impl ResponseWriter {
             Content::Empty => written.extend_from_slice(b"content-length: 0\r\n"),
             Content::Json(length) => {
                 written.extend_from_slice(b"content-type: application/json\r\ncontent-length: ");
-                written.extend_from_slice(length.to_string().as_bytes());
+                put_number(written, length);
                 written.extend_from_slice(b"\r\n");
             }
             Content::Events => written.extend_from_slice(
@@ -85,17 +85,16 @@ impl ResponseWriter {
                 written.extend_from_slice(part);
             }
         }
-        for part in [b"date: ", date.as_slice(), b"\r\n\r\n"] {
-            written.extend_from_slice(part);
-        }
+        written.extend_from_slice(date_line);
         written
     }
 
     fn set_date(&mut self) {
         let now = SystemTime::now();
         let second = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-        if second != self.second || self.date.is_empty() {
-            (self.second, self.date) = (second, HttpDate::from(now).to_string().into_bytes());
+        if second != self.second || self.date_line.is_empty() {
+            self.second = second;
+            self.date_line = format!("date: {}\r\n\r\n", HttpDate::from(now)).into_bytes();
         }
     }
 }

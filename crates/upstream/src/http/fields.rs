@@ -5,6 +5,8 @@ use bytes::{BufMut, Bytes, BytesMut};
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use url::Url;
 
+use wire::headers::put_number;
+
 /// A URL, and its form in a request line.
 #[derive(Clone)]
 pub struct Target {
@@ -95,20 +97,6 @@ fn write_line(lines: &mut impl BufMut, name: &[u8], value: &[u8]) {
     lines.put_slice(b": ");
     lines.put_slice(value);
     lines.put_slice(b"\r\n");
-}
-
-fn put_number(buffer: &mut BytesMut, mut number: usize) {
-    let mut digits = [0; 20];
-    let mut start = digits.len();
-    loop {
-        start -= 1;
-        digits[start] = b'0' + (number % 10) as u8;
-        number /= 10;
-        if number == 0 {
-            break;
-        }
-    }
-    buffer.put_slice(&digits[start..]);
 }
 
 #[cfg(test)]
