@@ -38,8 +38,8 @@ fn far_ascii_string_stop(bytes: &[u8], from: usize) -> Option<usize> {
     find(bytes, from, first_unusual, is_hit, blocks_without)
 }
 
-/// How many bytes are searched at once.
-pub(super) const SHORT_TEXT: usize = 16;
+/// How many bytes of text are searched at once: a vector, or a word on processors for which there is no other function.
+pub(super) const SHORT_TEXT: usize = if cfg!(target_arch = "x86_64") { 16 } else { 8 };
 
 /// The length of a string of ASCII without escapes, if `text`, which begins behind its quote, has its end.
 #[inline]
@@ -52,7 +52,7 @@ pub(super) fn short_string_length(text: &[u8; SHORT_TEXT]) -> Option<usize> {
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code)] // Vector instructions have no safe interface for programs that need not ask whether they exist.
 #[inline]
-fn first_unusual(vector: &[u8; 16]) -> Option<usize> {
+fn first_unusual(vector: &[u8; SHORT_TEXT]) -> Option<usize> {
     // SAFETY: all processors of this kind have these instructions.
     unsafe { first_unusual_by_sse2(vector) }
 }
@@ -72,7 +72,7 @@ fn first_unusual_by_sse2(vector: &[u8; 16]) -> Option<usize> {
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-fn first_unusual(word: &[u8; 8]) -> Option<usize> {
+fn first_unusual(word: &[u8; SHORT_TEXT]) -> Option<usize> {
     let is = |word: u64, byte: u8| (word ^ (ONES * u64::from(byte))).wrapping_sub(ONES);
     first_in_word(|word| is(word, b'"') | is(word, b'\\') | word.wrapping_sub(ONES * 0x20) | word)(word)
 }
@@ -194,6 +194,10 @@ mod tests {
                     bytes.fill(b'a');
                     bytes[hit] = byte;
                     assert_eq!(ascii_string_stop(&bytes, 0), stops(byte).then_some(hit));
+                    if let Some(text) = bytes.first_chunk() {
+                        let is_end = byte == b'"' && hit < SHORT_TEXT;
+                        assert_eq!(short_string_length(text), is_end.then_some(hit));
+                    }
                     bytes[hit] = 0x80;
                     assert_eq!(ascii_string_stop(&bytes, 0), Some(hit));
                     bytes[hit] = byte;
