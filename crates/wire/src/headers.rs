@@ -1,5 +1,5 @@
 //! HTTP headers of MCP: their names, and the values that modern requests repeat from their body so that proxies can
-//! route by them. Reads bodies and schemas; sends nothing.
+//! route by them. Reads bodies and schemas, and writes values; sends nothing.
 
 use std::borrow::Cow;
 
@@ -114,8 +114,8 @@ fn plain_value(raw: &[u8]) -> Option<Cow<'_, str>> {
     }
 }
 
-/// Adds a number, such as a Content-Length, to a head.
-pub fn put_number(head: &mut impl BufMut, mut number: usize) {
+/// Adds a number as text, such as the value of a Content-Length.
+pub fn put_number(lines: &mut impl BufMut, mut number: usize) {
     let mut digits = [0; 20];
     let mut start = digits.len();
     loop {
@@ -126,7 +126,7 @@ pub fn put_number(head: &mut impl BufMut, mut number: usize) {
             break;
         }
     }
-    head.put_slice(&digits[start..]);
+    lines.put_slice(&digits[start..]);
 }
 
 #[cfg(test)]
@@ -144,6 +144,15 @@ mod tests {
             assert_eq!(decode_value(&encoded).as_deref(), Some(odd));
         }
         assert_eq!(decode_value("=?base64?!!?="), None);
+    }
+
+    #[test]
+    fn numbers_are_written_as_text() {
+        for number in [0, 7, 10, 65_536, usize::MAX] {
+            let mut lines = Vec::new();
+            put_number(&mut lines, number);
+            assert_eq!(lines, number.to_string().into_bytes());
+        }
     }
 
     #[test]

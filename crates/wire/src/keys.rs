@@ -10,8 +10,8 @@ use super::head_error::HeadError;
 use super::scan::Span;
 use super::text;
 
-/// The keys of one kind of object that the gateway reads, at most 32.
-pub(super) trait Known: Copy + PartialEq + 'static {
+/// The keys of one kind of object that the gateway reads.
+pub(super) trait Known: Copy + 'static {
     const ALL: &'static [Self];
 
     fn text(self) -> &'static str;
@@ -81,6 +81,7 @@ pub(super) struct Keys<'a, K> {
 
 impl<'a, K: Known> Keys<'a, K> {
     pub(super) fn new() -> Self {
+        const { assert!(K::ALL.len() <= u32::BITS as usize, "each key needs a bit") };
         Self { met: 0, others: None, known: PhantomData }
     }
 

@@ -90,7 +90,8 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// The key at `start`, with the colon consumed, if it is short and there is no white space around it, as in nearly all messages.
+    /// The key at `start`, with the colon consumed, if it is short and there is no white space before the colon. So are nearly
+    /// all keys in messages.
     #[inline(always)]
     fn plain_key(&mut self, start: usize) -> Option<Span> {
         let [b'"', text @ ..] = self.body.get(start..)?.first_chunk::<{ 1 + word::SHORT_TEXT }>()? else {
@@ -365,6 +366,64 @@ mod tests {
         }
         assert_eq!(whole(b"\"\xff\""), Err(SyntaxError { at: 1, reason: "invalid UTF-8" }));
         assert!(whole(b"[\xc3\xa9]").is_err() && whole("{\"\u{e9}\":\"\u{e9}\"}".as_bytes()).is_ok());
+    }
+
+    /// The members of an object, keys and values as written, but without spaces; `None` if it is not valid.
+    fn members(body: &str) -> Option<Vec<[String; 2]>> {
+        let mut scan = Scan::new(body.as_bytes());
+        let mut members = Vec::new();
+        scan.enter().ok()?;
+        while let Some(key) = scan.key().ok()? {
+            let value = scan.value().ok()?;
+            members.push([key, value].map(|span| body[span].replace(' ', "")));
+        }
+        scan.finish().ok().map(|()| members)
+    }
+
+    #[test]
+    fn tokens_without_white_space_are_read_as_those_with_it() {
+        let spaced = |body: &str| {
+            let letters = body.chars().map(|letter| match letter {
+                '{' | '}' | '[' | ']' | ',' | ':' => format!(" {letter} "),
+                _ => letter.into(),
+            });
+            letters.collect::<String>()
+        };
+        // Short strings with text behind them have a way of their own.
+        for length in 0..20 {
+            let text = "k".repeat(length);
+            for end in ["", "0123456789abcdef"] {
+                let object = |inner: &str| inner.replace('K', &format!("\"{text}\"")).replace('E', end);
+                for good in [r#"{K:K,"b":[1,K,{K:2}],"c":"E"}"#, r#"{K:[],"d":{K:K,"e":"E"},"f":1}"#] {
+                    let body = object(good);
+                    let read = members(&body);
+                    assert_eq!(read.as_ref().map(Vec::len), Some(3), "{body}");
+                    assert_eq!(read, members(&spaced(&body)), "{body}");
+                }
+                for bad in [
+                    r#"{,K:1,"b":"E"}"#,
+                    r#"{K:1 "b":"E"}"#,
+                    r#"{K:1"b":"E"}"#,
+                    r#"{K:1,,"b":"E"}"#,
+                    r#"{K:1,:"b":"E"}"#,
+                    r#"{K::1,"b":"E"}"#,
+                    r#"{K,"b":"E"}"#,
+                    r#"{K K,"b":"E"}"#,
+                    r#"{"b":"E",K:1,}"#,
+                    r#"{"b":["E",{,K:1}]}"#,
+                    r#"{"b":["E",{K 1}]}"#,
+                    r#"{"b":["E"K]}"#,
+                    r#"{K:"E"]"#,
+                ] {
+                    let body = object(bad);
+                    assert_eq!((members(&body), members(&spaced(&body))), (None, None), "{body}");
+                }
+                let whole = object(r#"{K:K,"c":"E"}"#);
+                for cut in 0..whole.len() {
+                    assert_eq!(members(&whole[..cut]), None, "{whole} {cut}");
+                }
+            }
+        }
     }
 
     #[test]

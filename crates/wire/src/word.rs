@@ -38,10 +38,10 @@ fn far_ascii_string_stop(bytes: &[u8], from: usize) -> Option<usize> {
     find(bytes, from, first_unusual, is_hit, blocks_without)
 }
 
-/// How many bytes of text are searched at once: a vector, or a word on processors for which there is no other function.
+/// How many bytes [`first_unusual`] looks at: a vector, or a word where it does without vectors.
 pub(super) const SHORT_TEXT: usize = if cfg!(target_arch = "x86_64") { 16 } else { 8 };
 
-/// The length of a string of ASCII without escapes, if `text`, which begins behind its quote, has its end.
+/// The length of a string of ASCII without escapes, if it ends within `text`, which begins behind the opening quote.
 #[inline]
 pub(super) fn short_string_length(text: &[u8; SHORT_TEXT]) -> Option<usize> {
     let stop = first_unusual(text)?;
@@ -83,6 +83,7 @@ pub(super) fn is_same(one: &[u8], other: &[u8]) -> bool {
     if one.len() != other.len() {
         return false;
     }
+    // Where the other is a constant, nothing is left of this choice.
     match other.len() {
         4..8 => have_same_ends::<4>(one, other),
         8..=16 => have_same_ends::<8>(one, other),

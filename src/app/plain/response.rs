@@ -49,8 +49,9 @@ impl<'a> ResponseHead<'a> {
 #[derive(Default)]
 pub struct ResponseWriter {
     written: Vec<u8>,
-    /// The date in the last head, in seconds since 1970, and the last line of that head.
+    /// When the last head was written, in seconds since 1970.
     second: u64,
+    /// The line with its date, and the empty line behind it.
     date_line: Vec<u8>,
 }
 
