@@ -2,7 +2,7 @@
 //! with a patch, and everything else stays as sent. No I/O, no async, no other layer.
 //!
 //! Reading order: [`scan`] with `token` and `word`, [`walk`] (JSON as spans), [`text`] and [`id`] with `ends` (the values
-//! of tokens), [`head`], [`params`] and [`keys`] (the contents of a message), [`response`] with `marks` (a server's
+//! of tokens), [`head`], [`params`] and `keys` (the contents of a message), [`response`] with `marks` (a server's
 //! response), [`patch`] (changes), [`authored`] and [`error`] (messages that we write), [`sse`] (event streams),
 //! [`same_head`] (heads of HTTP that come again), [`method`], [`era`], [`meta`] and [`headers`] with `annotation` (differences between protocol revisions).
 
