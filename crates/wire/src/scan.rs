@@ -105,6 +105,7 @@ impl<'a> Scan<'a> {
         Some(start..end)
     }
 
+    /// [`Self::key`], however the key is written.
     #[inline(never)]
     fn any_key(&mut self) -> Result<Option<Span>, SyntaxError> {
         if self.ends(b'}', "expected ',' or '}'")? { Ok(None) } else { self.key_and_colon().map(Some) }
@@ -146,6 +147,7 @@ impl<'a> Scan<'a> {
         Some(start..self.at)
     }
 
+    /// [`Self::value`], whatever it is.
     #[inline(never)]
     fn any_value(&mut self) -> Result<Span, SyntaxError> {
         let next = self.next();
@@ -241,12 +243,14 @@ impl<'a> Scan<'a> {
         }
     }
 
+    /// Steps out of the object or array entered last; the scan is at its closing bracket.
     fn leave(&mut self) {
         self.at += 1;
         self.depth = self.depth.saturating_sub(1);
         self.fresh = false;
     }
 
+    /// The key that comes next, with the colon consumed.
     fn key_and_colon(&mut self) -> Result<Span, SyntaxError> {
         if let Some(key) = self.plain_key(self.at) {
             return Ok(key);
